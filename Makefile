@@ -1,0 +1,62 @@
+# One command each; every target that needs the environment makes it first.
+PYTHON ?= python3
+VENV := .venv
+BENCH_VENV := .venv-bench
+BIN := $(VENV)/bin
+
+.PHONY: install demo test check format bench bench-full clean
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help:
+	@echo "make demo        learn atoms from photographs and draw them"
+	@echo "make test        run the tests"
+	@echo "make check       format, lint, types, layers"
+	@echo "make bench       quick benchmarks, under 5 minutes"
+	@echo "make bench-full  every bar, against the peers"
+	@echo "make install     make .venv with every extra (the others call it)"
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml
+	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || \
+		{ echo "terafactor needs Python >= 3.11, $(PYTHON) is $$($(PYTHON) --version): make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -c "import ensurepip, venv" 2>/dev/null || \
+		{ echo "$(PYTHON) cannot make virtual environments: ensurepip is missing. On Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[all,dev]"
+	@touch $@
+
+$(BENCH_VENV)/.installed: pyproject.toml benchmarks/peers.txt
+	@test -x $(BENCH_VENV)/bin/python || $(PYTHON) -m venv $(BENCH_VENV)
+	$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[all]"
+	@while read -r peer; do \
+		$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: "$$peer" \
+			|| echo "skipped peer $$peer: no wheel for this machine"; \
+	done < benchmarks/peers.txt
+	@touch $@
+
+demo: install
+	$(BIN)/terafactor demo
+
+test: install
+	$(BIN)/python -m pytest
+
+check: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: install
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(BENCH_VENV)/.installed
+	$(BENCH_VENV)/bin/python -m benchmarks.run --quick
+
+bench-full: $(BENCH_VENV)/.installed
+	$(BENCH_VENV)/bin/python -m benchmarks.run
+
+clean:
+	rm -rf $(VENV) $(BENCH_VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output

@@ -1,0 +1,50 @@
+"""Factorize matrices too large to read in full.
+
+``X (n x p) ~ codes (n x k) @ components (k x p)`` by masked online dictionary learning: each step reads a few rows,
+and of these a part of the features only.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from terafactor.data import ArraySource, MatrixSource, PatchSource
+    from terafactor.estimators import MaskedDictionaryLearning
+    from terafactor.problem import ElasticNet, NormBall
+    from terafactor.solver import Evaluation, Snapshot
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "ArraySource": "terafactor.data",
+    "ElasticNet": "terafactor.problem",
+    "Evaluation": "terafactor.solver",
+    "MaskedDictionaryLearning": "terafactor.estimators",
+    "MatrixSource": "terafactor.data",
+    "NormBall": "terafactor.problem",
+    "PatchSource": "terafactor.data",
+    "Snapshot": "terafactor.solver",
+}
+
+__all__ = [
+    "ArraySource",
+    "ElasticNet",
+    "Evaluation",
+    "MaskedDictionaryLearning",
+    "MatrixSource",
+    "NormBall",
+    "PatchSource",
+    "Snapshot",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'terafactor' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,34 @@
+"""A matrix in memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from terafactor._typing import Array, Indices
+from terafactor.data.source import MatrixSource, check_indices
+from terafactor.kernels.accumulation import gather_values
+
+
+class ArraySource(MatrixSource):
+    """An array of float32 or float64 with finite entries, in any memory order; never copied whole.
+
+    Parameters
+    ----------
+    array : ndarray of shape (n_samples, n_features)
+    """
+
+    in_memory = True
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+        self.shape = (int(array.shape[0]), int(array.shape[1]))
+        self.dtype = array.dtype
+
+    def read(self, rows: Indices, columns: Indices | None = None) -> Array:
+        check_indices(rows, self.shape[0], "rows")
+        if columns is None:
+            return np.take(self.array, rows, axis=0)
+        check_indices(columns, self.shape[1], "columns")
+        values = np.empty((len(rows), len(columns)), self.dtype)
+        gather_values(self.array, rows, columns, values)
+        return values

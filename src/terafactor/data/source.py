@@ -1,0 +1,71 @@
+"""The one interface through which the solver reads a matrix."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+
+from terafactor._typing import Array, Indices
+from terafactor.errors import DataError
+
+
+class MatrixSource(ABC):
+    """A matrix that can be read in parts.
+
+    An implementation gives ``shape``, ``dtype`` and :meth:`read`, and tells what is cheap to read together; it passes
+    :class:`terafactor.testing.SourceContract`. Reading is safe from several threads.
+    """
+
+    shape: tuple[int, int]
+    """Rows and features."""
+
+    dtype: np.dtype[np.floating]
+    """float32 or float64: the type of what :meth:`read` returns."""
+
+    in_memory: bool = False
+    """Whether whole rows are at hand, so that reading fewer features saves nothing."""
+
+    geometry: tuple[int, ...] | None = None
+    """Shape of a row as a picture, for those who draw atoms."""
+
+    @property
+    def records(self) -> Sequence[range]:
+        """Rows of each record, such as a file or a scan. A batch never mixes records."""
+        return (range(self.shape[0]),)
+
+    def row_blocks(self, record: int) -> Sequence[range] | None:
+        """Return the blocks of rows of one record that are cheap to read together; None: any rows are."""
+        return None
+
+    def tiles(self, record: int) -> Sequence[Indices] | None:
+        """Return the groups of features of one record that are cheap to read together; None: each feature alone."""
+        return None
+
+    @abstractmethod
+    def read(self, rows: Indices, columns: Indices | None = None) -> Array:
+        """Return the values at ``rows`` and ``columns`` (None: all features, in order), a new (b, s) array."""
+
+
+def check_indices(indices: Indices, bound: int, what: str) -> None:
+    """Raise an IndexError unless all ``indices`` are between 0 and ``bound`` - 1."""
+    if indices.size and not (indices.min() >= 0 and indices.max() < bound):
+        raise IndexError(f"{what} must be between 0 and {bound - 1}, got {indices.min()} to {indices.max()}")
+
+
+def check_finite(values: Array, *, first_row: int = 0, rows_at_once: int = 64) -> None:
+    """Raise an error that names row and column of the first NaN or infinity in ``values`` (n, p)."""
+    for start in range(0, len(values), rows_at_once):
+        part = values[start : start + rows_at_once]
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(part.sum()):
+                continue
+        finite = np.isfinite(part)
+        if not finite.all():
+            row, column = np.argwhere(~finite)[0]
+            value = "NaN" if np.isnan(part[row, column]) else "infinity (inf)"
+            raise DataError(
+                f"X contains {value} at row {first_row + start + row}, column {column}; "
+                "every entry must be finite: drop such rows or columns, or fill them in"
+            )

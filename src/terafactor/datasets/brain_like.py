@@ -1,0 +1,68 @@
+"""A matrix that looks like functional MRI: few smooth, localized, overlapping maps with slow time courses."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from terafactor._random import Purpose, generator
+from terafactor._typing import Array
+from terafactor.datasets.planted import autoregressive
+
+
+def make_brain_like(
+    n_samples: int = 3600,
+    n_features: int = 20_000,
+    n_maps: int = 40,
+    noise: float = 1.0,
+    smoothness: float = 2.0,
+    seed: int = 0,
+) -> tuple[Array, Array]:
+    """Return a matrix of volumes and the maps that they are made of.
+
+    Voxels fill a cube. Each map is a few Gaussian blobs of random place, width and sign; time courses are
+    autoregressive; the noise is smooth in space like that of a scanner's images after preprocessing. Features are
+    scaled to unit variance.
+
+    Parameters
+    ----------
+    n_samples, n_features, n_maps : int
+    noise : float
+        Standard deviation of the noise, in units of that of the maps' part.
+    smoothness : float
+        Width of the noise's spatial correlation, in voxels.
+    seed : int
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, n_features), float32
+    maps : ndarray of shape (n_maps, n_features), float32
+    """
+    random = generator(seed, Purpose.DATA)
+    side = int(np.ceil(n_features ** (1 / 3)))
+    axes = np.indices((side, side, side), dtype=np.float32).reshape(3, -1)[:, :n_features]
+    maps = np.stack([_blobs(axes, side, random) for _ in range(n_maps)])
+    X = autoregressive(n_samples, n_maps, random, coefficient=0.8) @ maps
+    X /= X.std()
+    for row in X:
+        row += noise * _smooth_noise(side, smoothness, random)[:n_features]
+    X /= np.maximum(X.std(axis=0), 1e-6)
+    return X, maps
+
+
+def _blobs(axes: Array, side: int, random: np.random.Generator) -> Array:
+    """Return a map with one to three blobs, the strongest positive."""
+    total = np.zeros(axes.shape[1], np.float32)
+    for number in range(int(random.integers(1, 4))):
+        center = random.uniform(0, side, (3, 1)).astype(np.float32)
+        width = np.float32(random.uniform(0.05, 0.12) * side)
+        height = np.float32(1.0 if number == 0 else random.uniform(-0.7, 0.9))
+        total += height * np.exp(-((axes - center) ** 2).sum(axis=0) / (2 * width**2))
+    return total
+
+
+def _smooth_noise(side: int, smoothness: float, random: np.random.Generator) -> Array:
+    """Return white noise smoothed by a Gaussian, of unit variance, over a cube of voxels."""
+    from scipy.ndimage import gaussian_filter
+
+    field = gaussian_filter(random.standard_normal((side, side, side), dtype=np.float32), smoothness, mode="wrap")
+    return (field / field.std()).ravel()

@@ -1,0 +1,42 @@
+"""A matrix made from a known dictionary of localized atoms."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from terafactor._random import Purpose, generator
+from terafactor._typing import Array
+
+
+def make_planted(
+    n_samples: int = 3000, n_features: int = 6000, n_atoms: int = 15, noise: float = 0.3, seed: int = 0
+) -> tuple[Array, Array]:
+    """Return a matrix and the dictionary that it was made from.
+
+    Atom j is an interval that starts at ``j * p / n_atoms``, with a width uniform in
+    ``[p / (2 n_atoms), 1.3 p / n_atoms]``, so that neighbours may overlap; codes are autoregressive in time; the noise
+    is white.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, n_features), float32
+    atoms : ndarray of shape (n_atoms, n_features), float32
+    """
+    random = generator(seed, Purpose.DATA)
+    pitch = n_features / n_atoms
+    atoms = np.zeros((n_atoms, n_features), np.float32)
+    for number, width in enumerate(random.uniform(0.5 * pitch, 1.3 * pitch, n_atoms)):
+        start = int(number * pitch)
+        atoms[number, start : start + int(width)] = 1
+    X = autoregressive(n_samples, n_atoms, random) @ atoms
+    X += noise * random.standard_normal(X.shape, dtype=np.float32)
+    return X, atoms
+
+
+def autoregressive(n_samples: int, n_series: int, random: np.random.Generator, *, coefficient: float = 0.7) -> Array:
+    """Return series (n_samples, n_series) of order one, with unit variance, float32."""
+    series = random.standard_normal((n_samples, n_series), dtype=np.float32)
+    series[1:] *= np.sqrt(1 - coefficient**2)
+    for t in range(1, n_samples):
+        series[t] += coefficient * series[t - 1]
+    return series

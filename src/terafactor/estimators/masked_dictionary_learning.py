@@ -1,0 +1,316 @@
+"""Masked online dictionary learning as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from terafactor import solver
+from terafactor._random import resolve_seed
+from terafactor._threads import resolve_threads
+from terafactor._typing import Array
+from terafactor.data import ArraySource, MatrixSource
+from terafactor.data.source import check_finite
+from terafactor.errors import DataError, ParameterError
+from terafactor.problem import ElasticNet, NormBall, PowerDecay, Problem
+from terafactor.problem.constraint import resolve_constraint
+from terafactor.problem.penalty import resolve_penalty
+from terafactor.solver.callbacks import Callback, Recorder
+from terafactor.solver.interrupt import InterruptGuard
+from terafactor.solver.options import SolverOptions, Statistics
+from terafactor.solver.state import SurrogateState
+
+DTYPES = [np.float64, np.float32]
+"""What is kept as it is; anything else numeric becomes float64."""
+
+
+class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    r"""Factorize a matrix that is huge in both dimensions, ``X ~ codes @ components``.
+
+    Minimises over atoms in a ball the mean over rows x of
+    ``min over a of 1/2 |x - a D|^2 + alpha * Omega(a)``, looking at ``batch_size`` rows and one part in ``reduction``
+    of the features at a time.
+
+    Parameters
+    ----------
+    n_components : int, default=20
+        Number of atoms, k.
+    alpha : float, default=1.0
+        Strength of the penalty on codes.
+    penalty : {"l1", "l2"} or ElasticNet, default="l1"
+        Omega: ``|a|_1`` for sparse codes, ``|a|^2 / 2``, or a mixture.
+    constraint : {"l2", "l1"} or NormBall, default="l2"
+        The ball that holds every atom; "l1" makes atoms sparse.
+    positive_code, positive_dict : bool, default=False
+        Whether codes, or atoms, must be >= 0.
+    reduction : float, default=1
+        How many times fewer features than there are a step uses. 1 is the online algorithm of Mairal et al. (2010).
+    statistics : {"auto", "full", "masked"}, default="auto"
+        "full" learns from whole rows and uses the mask to save work; "masked" reads only the masked features, and
+        wants each feature visited some 30 times; "auto" is "full" for data in memory and "masked" otherwise.
+    projection : {"masked"}, default="masked"
+        How atoms return to the ball after a step: with the entries outside the mask fixed.
+    batch_size : int, default=40
+        Rows per step.
+    n_epochs : float, default=1
+        Passes over the rows.
+    forgetting : float, default=0.9
+        Weight of step t is ``t ** -forgetting``; between 0.5 (excluded) and 1, which forgets nothing.
+    tol : float, default=0.0
+        Stop when the surrogate changes by less than this, relatively; 0 never does.
+    max_time : float or None, default=None
+        Seconds after which the fit stops.
+    init : ndarray of shape (n_components, n_features), fitted estimator, or None, default=None
+        Atoms to start from, moved into the ball. None takes the first rows visited.
+    missing : None
+        None refuses NaN.
+    random_state : int, RandomState or None, default=None
+        Seed of masks and row order. The same integer gives the same bits, for any number of threads.
+    n_threads : int or None, default=None
+        Threads; None uses all cores.
+    callbacks : sequence of callables, default=()
+        Each is called with a :class:`~terafactor.solver.Snapshot` after every step; returning True stops the fit.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        The atoms.
+    history_ : list of Evaluation
+        How the fit went; with ``validation`` rows, the objective on them several times per epoch.
+    statistics_ : str
+        What "auto" chose.
+    stopped_by_ : str
+        "n_epochs", "tol", "max_time" or "callback".
+    n_steps_ : int
+        Steps done.
+    feature_counts_ : ndarray of shape (n_features,)
+        Samples in which each feature was used.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+        Only when X had string column names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from terafactor import MaskedDictionaryLearning
+    >>> X = np.random.default_rng(0).standard_normal((200, 50))
+    >>> estimator = MaskedDictionaryLearning(n_components=5, reduction=2, n_epochs=3, random_state=0).fit(X)
+    >>> estimator.transform(X).shape
+    (200, 5)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 20,
+        *,
+        alpha: float = 1.0,
+        penalty: str | ElasticNet = "l1",
+        constraint: str | NormBall = "l2",
+        positive_code: bool = False,
+        positive_dict: bool = False,
+        reduction: float = 1,
+        statistics: Literal["auto", "full", "masked"] = "auto",
+        projection: Literal["masked"] = "masked",
+        batch_size: int = 40,
+        n_epochs: float = 1,
+        forgetting: float = 0.9,
+        tol: float = 0.0,
+        max_time: float | None = None,
+        init: Any = None,
+        missing: None = None,
+        random_state: Any = None,
+        n_threads: int | None = None,
+        callbacks: Sequence[Callback] = (),
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.alpha = alpha
+        self.penalty = penalty
+        self.constraint = constraint
+        self.positive_code = positive_code
+        self.positive_dict = positive_dict
+        self.reduction = reduction
+        self.statistics = statistics
+        self.projection = projection
+        self.batch_size = batch_size
+        self.n_epochs = n_epochs
+        self.forgetting = forgetting
+        self.tol = tol
+        self.max_time = max_time
+        self.init = init
+        self.missing = missing
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.callbacks = callbacks
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, *, validation: Any = None) -> Self:
+        """Learn the atoms from the rows of X.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or MatrixSource
+        y : ignored
+        validation : array-like of shape (n_rows, n_features) or MatrixSource, optional
+            Held-out rows, on which ``history_`` records the objective.
+        """
+        problem = self._problem()
+        source = self._source(X, reset=True)
+        options = self._options(source)
+        held_out = None if validation is None else self._source(validation, reset=False)
+        state = self._initial_state(source, problem, options)
+        self._seed = options.seed
+        self._learn(source, problem, options, state, held_out)
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from more rows, in the order given, ``batch_size`` at a time; what is left over makes a shorter step.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features) or MatrixSource
+        y : ignored
+        """
+        first = not hasattr(self, "_state")
+        problem = self._problem()
+        source = self._source(X, reset=first)
+        if first:
+            seed, state = resolve_seed(self.random_state), None
+        else:
+            seed, state = self._seed, self._state
+            if state.dictionary.shape[0] != self.n_components:
+                raise ParameterError(
+                    f"n_components is {self.n_components!r} but the model has {state.dictionary.shape[0]} atoms: "
+                    "call fit to start anew"
+                )
+        options = self._options(source, seed=seed, n_epochs=1, shuffle=False)
+        if state is None:
+            state = self._initial_state(source, problem, options)
+        self._seed = seed
+        self._learn(source, problem, options, state, None)
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Return the codes of the rows of X, an array of shape (n_samples, n_components)."""
+        check_is_fitted(self)
+        source = self._source(X, reset=False)
+        return solver.encode(source, self._atoms(source), self._problem(), resolve_threads(self.n_threads))
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Return ``codes @ components_``, the rows that the codes X stand for."""
+        check_is_fitted(self)
+        codes = check_array(X, dtype=DTYPES, input_name="codes")
+        if codes.shape[1] != len(self.components_):
+            raise DataError(f"codes have {codes.shape[1]} columns, but the model has {len(self.components_)} atoms")
+        return np.asarray(codes @ self.components_)
+
+    def objective(self, X: Any) -> float:
+        """Return the mean over the rows of X of ``1/2 |x - a D|^2 + alpha * Omega(a)``, with the best codes a."""
+        check_is_fitted(self)
+        source = self._source(X, reset=False)
+        return solver.objective(source, self._atoms(source), self._problem(), resolve_threads(self.n_threads))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return minus the objective: higher is better, as model selection expects."""
+        return -self.objective(X)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[0])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _problem(self) -> Problem:
+        return Problem(
+            alpha=self.alpha,
+            penalty=resolve_penalty(self.penalty, positive=self.positive_code),
+            constraint=resolve_constraint(self.constraint, positive=self.positive_dict),
+        )
+
+    def _options(self, source: MatrixSource, **changes: Any) -> SolverOptions:
+        if self.projection != "masked":
+            raise ParameterError(f"projection must be 'masked', got {self.projection!r}")
+        if self.missing is not None:
+            raise ParameterError(f"missing must be None, got {self.missing!r}")
+        auto: Statistics = "full" if source.in_memory else "masked"
+        values: dict[str, Any] = {
+            "n_components": self.n_components,
+            "batch_size": self.batch_size,
+            "reduction": self.reduction,
+            "statistics": auto if self.statistics == "auto" else self.statistics,
+            "schedule": PowerDecay(self.forgetting),
+            "n_epochs": self.n_epochs,
+            "tol": self.tol,
+            "max_time": self.max_time,
+            "n_threads": resolve_threads(self.n_threads),
+        }
+        if "seed" not in changes:
+            values["seed"] = resolve_seed(self.random_state)
+        return SolverOptions(**(values | changes))
+
+    def _source(self, X: Any, *, reset: bool) -> MatrixSource:
+        """Return a source of validated numbers, checked against the features of the model unless ``reset``."""
+        if isinstance(X, MatrixSource):
+            if reset:
+                self.n_features_in_ = X.shape[1]
+            elif X.shape[1] != self.n_features_in_:
+                raise DataError(f"X has {X.shape[1]} features, but the model was fitted with {self.n_features_in_}")
+            return X
+        array = validate_data(self, X, reset=reset, dtype=DTYPES, ensure_all_finite=False, order=None)
+        check_finite(array)
+        return ArraySource(array)
+
+    def _atoms(self, source: MatrixSource) -> Array:
+        """Return the atoms in the precision of the rows."""
+        return np.ascontiguousarray(self.components_, dtype=source.dtype)
+
+    def _initial_state(self, source: MatrixSource, problem: Problem, options: SolverOptions) -> SurrogateState | None:
+        """Return the state that ``init`` stands for; None leaves the start to the solver."""
+        if self.init is None:
+            return None
+        given = getattr(self.init, "components_", self.init)
+        atoms = check_array(given, dtype=[source.dtype], input_name="init", ensure_all_finite=False)
+        check_finite(atoms)
+        needed = (options.n_components, source.shape[1])
+        if atoms.shape != needed:
+            raise ParameterError(f"init has shape {atoms.shape}, but n_components and the features of X need {needed}")
+        return SurrogateState.start(problem.constraint.project(atoms), problem, masked=options.reduction > 1)
+
+    def _learn(
+        self,
+        source: MatrixSource,
+        problem: Problem,
+        options: SolverOptions,
+        state: SurrogateState | None,
+        held_out: MatrixSource | None,
+    ) -> None:
+        """Run the solver and keep what it learned, whatever stopped it."""
+
+        def objective(atoms: Array) -> float:
+            return solver.objective(held_out, np.ascontiguousarray(atoms), problem, options.n_threads)  # type: ignore[arg-type]
+
+        steps_per_epoch = -(-source.shape[0] // options.batch_size)
+        recorder = Recorder(steps_per_epoch, None if held_out is None else objective)
+        callbacks: list[Callback] = [*self.callbacks, recorder]
+        if self.verbose:
+            from terafactor.solver.progress import ProgressBar
+
+            callbacks.append(ProgressBar())
+        with InterruptGuard() as guard:
+            self._state = solver.fit(source, problem, options, state, [*callbacks, guard])
+        self.components_ = self._state.dictionary
+        self.history_ = recorder.history
+        self.statistics_ = options.statistics
+        self.stopped_by_ = recorder.stopped_by
+        self.n_steps_ = self._state.n_steps
+        self.feature_counts_ = self._state.feature_counts
+        guard.raise_if_requested()

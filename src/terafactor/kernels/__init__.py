@@ -1,0 +1,1 @@
+"""Arithmetic on arrays and scalars: NumPy, BLAS and Numba. No classes, no files, no scikit-learn."""

@@ -1,0 +1,44 @@
+"""The one way to compile a kernel."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import numba
+
+logger = logging.getLogger(__name__)
+
+# Sums may be reassociated (SIMD) and fused; NaN and infinities keep their meaning.
+FAST_MATH = {"reassoc", "contract", "nsz", "arcp"}
+OPTIONS = {"nogil": True, "fastmath": FAST_MATH, "error_model": "numpy"}
+
+_kernels: list[Any] = []
+_uncached_reported = False
+
+
+def jit(function: Callable[..., Any]) -> Any:
+    """Compile a kernel at its first call, without the interpreter lock, and keep the machine code on disk.
+
+    Where no place for the cache is writable the kernel is compiled in every process; this is said once.
+    """
+    global _uncached_reported
+    try:
+        kernel = numba.njit(cache=True, **OPTIONS)(function)
+    except RuntimeError as error:  # Numba raises it at decoration when it finds nowhere to write
+        if not _uncached_reported:
+            _uncached_reported = True
+            logger.warning(
+                "no writable place for compiled kernels, so each process compiles them anew (about 10 s): "
+                "set NUMBA_CACHE_DIR to a writable folder (%s)",
+                error,
+            )
+        kernel = numba.njit(**OPTIONS)(function)
+    _kernels.append(kernel)
+    return kernel
+
+
+def compiled_now() -> int:
+    """Return how many kernel signatures this process had to compile, because no cache held them."""
+    return sum(sum(kernel.stats.cache_misses.values()) for kernel in _kernels)

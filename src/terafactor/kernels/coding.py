@@ -1,0 +1,125 @@
+r"""Codes of rows on a dictionary: :math:`\min_a \tfrac12 |x - a D|^2 + l_1 |a|_1 + \tfrac{l_2}{2} |a|^2`.
+
+Both solvers see the data only through the Gram matrix ``D D'`` and the correlations ``x D'``. They work in float64
+whatever the data: the matrices are k x k, so precision is free here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import linalg
+
+from terafactor._typing import Array
+from terafactor.kernels._jit import jit
+
+
+def ridge_codes(gram: Array, correlations: Array, l2: float) -> Array:
+    """Return the codes without an l1 term, by one Cholesky factorization for all rows.
+
+    gram (k, k), correlations (b, k), both float64. A singular system (l2 = 0 and dependent atoms, or an atom without
+    observed entries) gets its solution of least norm.
+    """
+    system = gram.copy()
+    system.flat[:: len(gram) + 1] += l2
+    try:
+        factor = linalg.cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
+        codes = linalg.cho_solve(factor, correlations.T, check_finite=False).T
+    except linalg.LinAlgError:
+        codes = None
+    # A factorization can pass on a matrix that is singular to working precision, with codes that blow up.
+    if codes is None or not np.isfinite(codes).all() or _nearly_singular(factor[0]):
+        system = gram.copy()
+        system.flat[:: len(gram) + 1] += l2
+        codes = linalg.lstsq(system, correlations.T, cond=SINGULAR, check_finite=False)[0].T
+    return np.ascontiguousarray(codes)
+
+
+SINGULAR = 1e-12
+"""Ratio of eigenvalues (or squared pivots) below which a Gram matrix counts as singular."""
+
+
+def _nearly_singular(factor: Array) -> bool:
+    pivots = np.abs(factor.diagonal())
+    return bool(pivots.min() ** 2 < SINGULAR * pivots.max() ** 2)
+
+
+@jit
+def soft_threshold(value, threshold, positive):
+    """Return ``sign(value) * max(|value| - threshold, 0)``, or ``max(value - threshold, 0)`` when positive."""
+    if value > threshold:
+        return value - threshold
+    if value < -threshold and not positive:
+        return value + threshold
+    return 0.0
+
+
+@jit
+def kkt_violation(code, slope, l1, positive):
+    """Return the distance of zero from the subdifferential, for one coordinate.
+
+    slope: minus the derivative of the smooth part, ``(x - a D) d_j - l2 a_j``.
+    """
+    if code > 0.0:
+        return abs(slope - l1)
+    if code < 0.0:
+        return abs(slope + l1)
+    if positive:
+        return max(slope - l1, 0.0)
+    return max(abs(slope) - l1, 0.0)
+
+
+@jit
+def descend(gram, gradient, code, l1, l2, positive, only_active):
+    """Do one pass of coordinate descent; return the largest violation met before each update.
+
+    gram (k, k); gradient (k,) in/out, ``x D' - a D D'``; code (k,) in/out.
+    """
+    n_components = len(code)
+    largest = 0.0
+    for j in range(n_components):
+        old = code[j]
+        curvature = gram[j, j] + l2
+        if (only_active and old == 0.0) or curvature <= 0.0:
+            continue
+        largest = max(largest, kkt_violation(old, gradient[j] - l2 * old, l1, positive))
+        new = soft_threshold(gradient[j] + gram[j, j] * old, l1, positive) / curvature
+        if new != old:
+            code[j] = new
+            change = new - old
+            for i in range(n_components):
+                gradient[i] -= change * gram[j, i]
+    return largest
+
+
+@jit
+def elastic_net_codes(gram, correlations, l1, l2, positive, tolerance, max_passes, codes):
+    """Code rows by coordinate descent on the Gram matrix; return how many rows did not converge.
+
+    gram (k, k), correlations (b, k); codes (b, k) in/out, the starting point. A row is done when every violation of
+    the optimality conditions is below ``tolerance`` times its largest correlation. Passes over the active coordinates
+    alternate with passes over all, since most coordinates of a sparse code stay at zero.
+    """
+    unfinished = 0
+    gradient = np.empty(gram.shape[0])
+    for row in range(len(codes)):
+        code = codes[row]
+        gradient[:] = correlations[row]
+        scale = 0.0
+        for j in range(len(code)):
+            scale = max(scale, abs(correlations[row, j]))
+            if code[j] != 0.0:
+                for i in range(len(code)):
+                    gradient[i] -= code[j] * gram[j, i]
+        allowed = tolerance * scale
+        passes = 0
+        while passes < max_passes:
+            passes += 1
+            if descend(gram, gradient, code, l1, l2, positive, False) <= allowed:
+                break
+            while passes < max_passes:
+                passes += 1
+                if descend(gram, gradient, code, l1, l2, positive, True) <= allowed:
+                    break
+        else:
+            unfinished += 1
+    return unfinished

@@ -1,0 +1,100 @@
+"""The constraint on atoms."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from terafactor._typing import Array
+from terafactor.errors import ParameterError
+from terafactor.kernels.atoms import atom_sizes
+from terafactor.kernels.projection import project
+
+Norm = Literal["l2", "l1", "elastic-net"]
+
+
+@dataclass(frozen=True)
+class NormBall:
+    """The set every atom stays in.
+
+    - ``"l2"``: ``|d|_2 <= radius``
+    - ``"l1"``: ``|d|_1 <= radius`` (sparse atoms)
+    - ``"elastic-net"``: ``l1_ratio * |d|_1 + (1 - l1_ratio) / 2 * |d|_2^2 <= radius``
+
+    Examples
+    --------
+    >>> NormBall("l1").project(np.array([[3.0, 1.0], [0.2, 0.1]]))
+    array([[1. , 0. ],
+           [0.2, 0.1]])
+    """
+
+    norm: Norm = "l2"
+    """Which norm is bounded."""
+
+    radius: float = 1.0
+    """The bound."""
+
+    l1_ratio: float = 0.5
+    """Share of the l1 norm in the elastic-net ball; not used by the others."""
+
+    positive: bool = False
+    """Whether atoms must be >= 0."""
+
+    def __post_init__(self) -> None:
+        if self.norm not in ("l2", "l1", "elastic-net"):
+            raise ParameterError(f"norm of the ball must be 'l2', 'l1' or 'elastic-net', got {self.norm!r}")
+        if not (self.radius > 0 and math.isfinite(self.radius)):
+            raise ParameterError(f"radius of the ball must be a number > 0, got {self.radius!r}")
+        if not 0 <= self.l1_ratio <= 1:
+            raise ParameterError(f"l1_ratio of the ball must be between 0 and 1, got {self.l1_ratio!r}")
+
+    def lower(self) -> tuple[float, float, float, bool]:
+        """Return what kernels take: ``l1_weight |d|_1 + l2_weight / 2 |d|^2 <= limit``, and positivity."""
+        if self.norm == "l2":
+            return 0.0, 2.0, float(self.radius) ** 2, self.positive
+        if self.norm == "l1":
+            return 1.0, 0.0, float(self.radius), self.positive
+        return float(self.l1_ratio), 1.0 - float(self.l1_ratio), float(self.radius), self.positive
+
+    def size(self, dictionary: Array) -> Array:
+        """Return, for each atom of ``dictionary`` (k, p), the quantity that is bounded, in units of its bound."""
+        l1_weight, l2_weight, limit, _ = self.lower()
+        return np.asarray(atom_sizes(dictionary, l1_weight, l2_weight)) / limit
+
+    def project(self, dictionary: Array) -> Array:
+        """Return the atoms of ``dictionary`` (k, p), each moved to the closest point of the ball."""
+        l1_weight, l2_weight, limit, positive = self.lower()
+        projected = np.array(dictionary, order="C")
+        for atom in projected:
+            project(atom, l1_weight, l2_weight, limit, positive)
+        return projected
+
+    def fill(self, dictionary: Array, share: float = 1.0) -> Array:
+        """Return the atoms scaled to use a share of the ball's limit, negative entries cut first where it is positive.
+
+        Zero atoms stay zero. Scaling by c multiplies ``u = l1_weight |d|_1`` by c and ``v = l2_weight / 2 |d|^2`` by
+        c^2, so c is the positive root of ``v c^2 + u c = limit``, written so that nothing cancels.
+        """
+        l1_weight, l2_weight, limit, positive = self.lower()
+        limit *= share
+        atoms = np.array(dictionary, order="C")
+        if positive:
+            np.maximum(atoms, 0, out=atoms)
+        linear = atom_sizes(atoms, l1_weight, 0.0)
+        quadratic = atom_sizes(atoms, 0.0, l2_weight)
+        root = linear + np.sqrt(linear**2 + 4 * quadratic * limit)
+        scale = np.divide(2 * limit, root, out=np.zeros_like(root), where=root > 0)
+        atoms *= scale[:, np.newaxis].astype(atoms.dtype)
+        return atoms
+
+
+def resolve_constraint(constraint: str | NormBall, *, positive: bool) -> NormBall:
+    """Turn what a user gives as ``constraint`` into a :class:`NormBall`."""
+    if isinstance(constraint, NormBall):
+        return replace(constraint, positive=positive or constraint.positive)
+    if constraint not in ("l2", "l1"):
+        raise ParameterError(f"constraint must be 'l2', 'l1' or NormBall(...), got {constraint!r}")
+    return NormBall("l2" if constraint == "l2" else "l1", positive=positive)

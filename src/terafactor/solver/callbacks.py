@@ -1,0 +1,153 @@
+"""What a fit tells while it runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from terafactor._typing import Array
+from terafactor.solver.state import SurrogateState
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Where a fit stands, after a step. Nothing in it changes later, and nothing done to it reaches the fit."""
+
+    step: int
+    """Steps done."""
+
+    n_samples: int
+    """Rows seen."""
+
+    n_rows_to_see: int
+    """Rows that the whole fit will see, if nothing stops it before."""
+
+    seconds: float
+    """Time spent reading and learning, callbacks aside."""
+
+    bytes_read: int
+    """Bytes read from the source."""
+
+    n_reseeded: int
+    """Atoms started anew so far."""
+
+    end_of_epoch: bool
+    """Whether the step is the last of a pass over the data."""
+
+    stopped_by: str | None
+    """None while the fit runs; at the end "n_epochs", "tol", "max_time" or "callback"."""
+
+    _state: SurrogateState
+    _surrogate: Callable[[], float]
+
+    @property
+    def components(self) -> Array:
+        """The atoms at this moment (k, p), a copy. Ask for it only inside the callback."""
+        return self._state.dictionary.copy()
+
+    def surrogate(self) -> float:
+        """Compute the surrogate at this moment, one product of the dictionary with itself. Only inside the callback."""
+        return self._surrogate()
+
+
+class Callback(Protocol):
+    """Called after every step and once at the end. Returning True stops the fit; the model stays usable."""
+
+    def __call__(self, snapshot: Snapshot) -> bool | None: ...
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One line of the history of a fit."""
+
+    step: int
+    """Steps done."""
+
+    n_samples: int
+    """Rows seen."""
+
+    seconds: float
+    """Time spent reading and learning, evaluations and other callbacks aside."""
+
+    bytes_read: int
+    """Bytes read from the source."""
+
+    surrogate: float
+    """Value of the surrogate, which falls to within a constant of the objective on the rows seen."""
+
+    objective: float | None
+    """Objective on held-out rows; None without them."""
+
+    sparsity: float
+    """Mean over atoms of l1 norm / l2 norm, the paper's measure: small for sparse atoms."""
+
+    memory: int
+    """Largest resident memory of the process so far, in bytes; 0 where the system does not tell."""
+
+    n_reseeded: int
+    """Atoms started anew so far because nothing used them."""
+
+
+class Recorder:
+    """Callback that writes the history: often at the beginning, when much changes, then ten times per epoch.
+
+    Parameters
+    ----------
+    steps_per_epoch : int
+    objective : callable taking the atoms and returning a float, or None
+        Computes the objective on held-out rows.
+    """
+
+    def __init__(self, steps_per_epoch: int, objective: Callable[[Array], float] | None = None) -> None:
+        self.interval = max(1, steps_per_epoch // 10)
+        self.objective = objective
+        self.history: list[Evaluation] = []
+        self.stopped_by: str | None = None
+        self._steps = 0
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        if snapshot.stopped_by is not None:
+            self.stopped_by = snapshot.stopped_by
+            if not self.history or self.history[-1].step < snapshot.step:
+                self.history.append(self._evaluate(snapshot))
+            return
+        self._steps += 1
+        early = self._steps < self.interval and self._steps & (self._steps - 1) == 0
+        if self.objective is not None and (early or self._steps % self.interval == 0 or snapshot.end_of_epoch):
+            self.history.append(self._evaluate(snapshot))
+
+    def _evaluate(self, snapshot: Snapshot) -> Evaluation:
+        atoms = snapshot._state.dictionary
+        return Evaluation(
+            step=snapshot.step,
+            n_samples=snapshot.n_samples,
+            seconds=snapshot.seconds,
+            bytes_read=snapshot.bytes_read,
+            surrogate=snapshot.surrogate(),
+            objective=None if self.objective is None else self.objective(atoms),
+            sparsity=sparsity(atoms),
+            memory=peak_memory(),
+            n_reseeded=snapshot.n_reseeded,
+        )
+
+
+def sparsity(dictionary: Array) -> float:
+    """Return the mean over nonzero atoms of l1 norm / l2 norm; 0 when all are zero."""
+    l1 = np.abs(dictionary).sum(axis=1, dtype=np.float64)
+    l2 = np.sqrt(np.einsum("ij,ij->i", dictionary, dictionary, dtype=np.float64))
+    nonzero = l2 > 0
+    return float(np.mean(l1[nonzero] / l2[nonzero])) if nonzero.any() else 0.0
+
+
+def peak_memory() -> int:
+    """Return the largest resident memory of this process so far in bytes, 0 where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak) if sys.platform == "darwin" else int(peak) * 1024

@@ -1,0 +1,46 @@
+"""Codes and objective of all the rows of a source, for a given dictionary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from terafactor._threads import Executor, tiles
+from terafactor._typing import Array
+from terafactor.data import MatrixSource
+from terafactor.problem import Problem
+from terafactor.problem.problem import correlate, gram_matrix
+
+MAX_VALUES = 2**22
+"""Values read at once."""
+
+
+def encode(source: MatrixSource, dictionary: Array, problem: Problem, n_threads: int = 1) -> Array:
+    """Return the codes (n, k) of every row on ``dictionary`` (k, p)."""
+    codes = np.empty((source.shape[0], len(dictionary)), dictionary.dtype)
+    with Executor(n_threads) as executor:
+        for rows, _, part in encoded_parts(source, dictionary, problem, executor):
+            codes[rows] = part
+    return codes
+
+
+def objective(source: MatrixSource, dictionary: Array, problem: Problem, n_threads: int = 1) -> float:
+    """Return the mean of l(x) over the rows, in float64."""
+    total = 0.0
+    with Executor(n_threads) as executor:
+        for _, values, codes in encoded_parts(source, dictionary, problem, executor):
+            total += float(problem.losses(values, dictionary, codes, 1.0, executor).sum())
+    return total / source.shape[0]
+
+
+def encoded_parts(
+    source: MatrixSource, dictionary: Array, problem: Problem, executor: Executor
+) -> Iterator[tuple[slice, Array, Array]]:
+    """Yield rows, their values and their codes, a bounded number at a time."""
+    n_rows, n_features = source.shape
+    gram = gram_matrix(dictionary, executor)
+    for rows in tiles(n_rows, max(1, MAX_VALUES // n_features)):
+        values = source.read(np.arange(rows.start, rows.stop))
+        codes = problem.encode_from(gram, correlate(values, dictionary, executor), 1.0, executor)
+        yield rows, values, codes.astype(dictionary.dtype, copy=False)

@@ -1,0 +1,163 @@
+"""The only loop."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from terafactor._random import Purpose, generator
+from terafactor._threads import Executor
+from terafactor._typing import Array
+from terafactor.data import BatchStream, MatrixSource
+from terafactor.data.masks import Masks
+from terafactor.kernels import atoms as atom_kernels
+from terafactor.kernels._jit import compiled_now
+from terafactor.problem import NormBall, Problem
+from terafactor.solver.callbacks import Callback, Snapshot
+from terafactor.solver.options import SolverOptions
+from terafactor.solver.state import SurrogateState
+from terafactor.solver.step import step
+from terafactor.solver.stopping import SurrogateStop
+
+logger = logging.getLogger("terafactor")
+
+
+def fit(
+    source: MatrixSource,
+    problem: Problem,
+    options: SolverOptions,
+    state: SurrogateState | None = None,
+    callbacks: Sequence[Callback] = (),
+    *,
+    first_batch: int = 0,
+) -> SurrogateState:
+    """Learn a dictionary from a source.
+
+    Parameters
+    ----------
+    source : MatrixSource
+        Where rows come from.
+    problem : Problem
+        What is minimised.
+    options : SolverOptions
+        How.
+    state : SurrogateState, optional
+        Where to go on from, changed in place. By default atoms start from the first rows visited.
+    callbacks : sequence of Callback
+        Called after every step, in this order.
+    first_batch : int
+        Number of the first batch to read: that of the interrupted fit for one that resumes.
+
+    Returns
+    -------
+    SurrogateState
+        The state after the last step: a usable model, whatever ended the fit.
+    """
+    announce_compilation()
+    masks = Masks(source.shape[1], options.reduction, options.seed)
+    stream = BatchStream(
+        source,
+        options.batch_size,
+        masks,
+        options.seed,
+        whole_rows=options.statistics == "full",
+        shuffle=options.shuffle,
+        mask_offset=0 if state is None else state.n_batches - first_batch,
+    )
+    last_batch = math.ceil(options.n_epochs * stream.batches_per_epoch)
+    started = time.perf_counter()
+    if state is None:
+        rows = source.read(stream.first_rows(options.n_components))
+        atoms = initial_atoms(rows, options.n_components, problem.constraint, options.seed)
+        state = SurrogateState.start(atoms, problem, masked=masks.cycle_length > 1)
+    with Executor(options.n_threads) as executor:
+        _loop(stream, problem, options, state, callbacks, first_batch, last_batch, started, executor)
+    return state
+
+
+def _loop(
+    stream: BatchStream,
+    problem: Problem,
+    options: SolverOptions,
+    state: SurrogateState,
+    callbacks: Sequence[Callback],
+    first_batch: int,
+    last_batch: int,
+    started: float,
+    executor: Executor,
+) -> None:
+    """Draw, step, tell, until something stops it."""
+    stop = SurrogateStop(options.tol, stream.masks.cycle_length)
+    n_rows_to_see = math.ceil(stream.source.shape[0] * options.n_epochs)
+    idle, bytes_read, stopped_by = 0.0, 0, None
+
+    def surrogate() -> float:
+        return problem.surrogate_value(state.dictionary, state.code_gram, state.data_code, state.mean_penalty, executor)
+
+    def tell(end_of_epoch: bool, stopped_by: str | None) -> bool:
+        snapshot = Snapshot(
+            state.n_steps,
+            state.n_samples,
+            n_rows_to_see,
+            time.perf_counter() - started - idle,
+            bytes_read,
+            state.n_reseeded,
+            end_of_epoch,
+            stopped_by,
+            state,
+            surrogate,
+        )
+        return any([callback(snapshot) for callback in callbacks])  # all of them, whatever one says
+
+    for number, batch in enumerate(stream.batches(first_batch, last_batch), first_batch):
+        step(state, batch, problem, options, executor)
+        bytes_read += batch.n_bytes
+        if state.n_batches % stream.masks.cycle_length == 0:
+            state.refresh_sizes(problem)
+        if stop.is_due(state.n_steps) and stop.update(surrogate()):
+            stopped_by = "tol"
+        paused = time.perf_counter()
+        if tell((number + 1) % stream.batches_per_epoch == 0, None):
+            stopped_by = stopped_by or "callback"
+        now = time.perf_counter()
+        idle += now - paused
+        if options.max_time is not None and now - started > options.max_time:
+            stopped_by = stopped_by or "max_time"
+        if stopped_by is not None:
+            break
+    tell(True, stopped_by or "n_epochs")
+
+
+def initial_atoms(rows: Array, n_components: int, constraint: NormBall, seed: int) -> Array:
+    """Return k atoms on the boundary of the ball, made from the first rows (m, p).
+
+    Each row makes an atom. Where there are fewer rows than atoms, or a row leaves nothing (zeros, or only negative
+    entries for positive atoms), the atom is a random mixture of the rows plus noise of their scale.
+    """
+    atoms = np.zeros((n_components, rows.shape[1]), rows.dtype)
+    atoms[: len(rows)] = rows[:n_components]
+    empty = ~np.any(atoms > 0 if constraint.positive else atoms != 0, axis=1)
+    if empty.any():
+        random = generator(seed, Purpose.INITIAL_ATOMS)
+        shape = (int(empty.sum()), rows.shape[1])
+        mixture = random.standard_normal((shape[0], len(rows))) @ rows / math.sqrt(len(rows))
+        scale = float(np.abs(rows).mean()) or 1.0
+        atoms[empty] = mixture + 0.1 * scale * random.standard_normal(shape)
+    return constraint.fill(atoms)
+
+
+def announce_compilation() -> None:
+    """Say once per process that kernels are being compiled, when no earlier process left them in the cache."""
+    if _announced:
+        return
+    _announced.append(True)
+    atom_kernels.atom_sizes(np.zeros((1, 1), np.float32), 1.0, 0.0)  # the smallest kernel tells for all
+    if compiled_now():
+        logger.warning("compiling kernels for this machine; this takes some 15 seconds, once")
+
+
+_announced: list[bool] = []

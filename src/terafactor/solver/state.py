@@ -1,0 +1,204 @@
+"""What the algorithm remembers between steps, and what one batch adds to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from terafactor._threads import Executor, tiles
+from terafactor._typing import Array, Indices
+from terafactor.data import Batch
+from terafactor.errors import DataError
+from terafactor.kernels.accumulation import blend, blend_by_feature, gather_features, scatter_features
+from terafactor.kernels.atoms import atom_sizes
+from terafactor.problem import ElasticNet, Problem
+
+
+@dataclass
+class SurrogateState:
+    """All the arrays and counters of a fit. Matrices over features have the logical shape (k, p)."""
+
+    dictionary: Array
+    """Atoms (k, p), D in the paper."""
+
+    data_code: Array
+    """Weighted mean of code times value, per atom and feature (k, p), B in the paper."""
+
+    code_gram: Array
+    """Weighted mean of the products of codes (k, k), float64, C in the paper."""
+
+    feature_counts: Indices
+    """Samples in which each feature was observed (p,), E in the paper."""
+
+    sizes: Array
+    """What the ball bounds, for each atom over all features (k,), float64."""
+
+    multipliers: Array
+    """Where the search for each atom's projection starts (k,), float64."""
+
+    idle_rows: Indices
+    """Rows since each atom last had a nonzero code (k,)."""
+
+    mean_penalty: float = 0.0
+    """Weighted mean of the penalty of the codes."""
+
+    n_steps: int = 0
+    """Steps done; t in the paper."""
+
+    n_batches: int = 0
+    """Batches drawn, which numbers the masks."""
+
+    n_samples: int = 0
+    """Rows seen."""
+
+    n_reseeded: int = 0
+    """Atoms started anew because nothing used them."""
+
+    @classmethod
+    def start(cls, dictionary: Array, problem: Problem, *, masked: bool) -> SurrogateState:
+        """Return the state before the first step. dictionary (k, p), inside the constraint; copied."""
+        n_components, n_features = dictionary.shape
+        order = "F" if masked else "C"  # see kernels/accumulation.py
+        l1_weight, l2_weight, _, _ = problem.constraint.lower()
+        atoms = np.array(dictionary, order=order)  # type: ignore[call-overload]
+        return cls(
+            dictionary=atoms,
+            data_code=np.zeros((n_components, n_features), atoms.dtype, order=order),  # type: ignore[call-overload]
+            code_gram=np.zeros((n_components, n_components)),
+            feature_counts=np.zeros(n_features, np.int64),
+            sizes=atom_sizes(atoms, l1_weight, l2_weight),
+            multipliers=np.zeros(n_components),
+            idle_rows=np.zeros(n_components, np.int64),
+        )
+
+    def refresh_sizes(self, problem: Problem) -> None:
+        """Compute ``sizes`` from scratch, against the drift of adding and subtracting parts of atoms."""
+        l1_weight, l2_weight, _, _ = problem.constraint.lower()
+        self.sizes = atom_sizes(self.dictionary, l1_weight, l2_weight)
+
+
+@dataclass(frozen=True)
+class BatchSums:
+    """Sums over the rows of a batch, not normalised, so that those of several batches can be merged."""
+
+    n_rows: int
+    """Rows that have a code."""
+
+    columns: Indices | None
+    """Features of ``data_code``, ascending; None when all."""
+
+    feature_rows: Indices
+    """Rows in which each of these features is observed (s,)."""
+
+    code_gram: Array
+    """Sum of the products of codes (k, k), float64."""
+
+    data_code: Array
+    """Sum of code times value (k, s)."""
+
+    penalty: float
+    """Sum of the penalties of the codes."""
+
+    used: Array
+    """Whether each atom has a nonzero code (k,)."""
+
+    @classmethod
+    def of(cls, batch: Batch, codes: Array, penalty: ElasticNet, executor: Executor) -> BatchSums:
+        """Return the sums of one batch, over whole rows where the batch has them. codes (b, k)."""
+        whole = batch.full_values is not None
+        values = batch.values if batch.full_values is None else batch.full_values
+        n_rows, n_features = values.shape
+        data_code = np.empty((codes.shape[1], n_features), values.dtype, order="F" if whole else "C")
+
+        def multiply(tile: slice) -> None:
+            np.matmul(codes.T, values[:, tile], out=data_code[:, tile])
+
+        executor.map(multiply, tiles(n_features))
+        precise = codes.astype(np.float64)
+        return cls(
+            n_rows=n_rows,
+            columns=None if whole else batch.columns,
+            feature_rows=np.full(n_features, n_rows, np.int64),
+            code_gram=precise.T @ precise,
+            data_code=data_code,
+            penalty=float(penalty.value(codes).sum()),
+            used=np.any(codes != 0, axis=0),
+        )
+
+    def merge(self, other: BatchSums) -> BatchSums:
+        """Return the sums over the rows of both."""
+        if self.columns is None and other.columns is None:
+            columns, places = None, (slice(None), slice(None))
+            width = len(self.feature_rows)
+        elif self.columns is None or other.columns is None:
+            raise DataError("sums over all features cannot be merged with sums over some of them")
+        else:
+            columns = np.union1d(self.columns, other.columns)
+            places = (np.searchsorted(columns, self.columns), np.searchsorted(columns, other.columns))  # type: ignore[assignment]
+            width = len(columns)
+        feature_rows = np.zeros(width, np.int64)
+        data_code = np.zeros((len(self.code_gram), width), self.data_code.dtype)
+        for sums, place in zip((self, other), places, strict=True):
+            feature_rows[place] += sums.feature_rows
+            data_code[:, place] += sums.data_code
+        return BatchSums(
+            n_rows=self.n_rows + other.n_rows,
+            columns=columns,
+            feature_rows=feature_rows,
+            code_gram=self.code_gram + other.code_gram,
+            data_code=data_code,
+            penalty=self.penalty + other.penalty,
+            used=self.used | other.used,
+        )
+
+
+def observed(matrix: Array, columns: Indices | None, executor: Executor) -> Array:
+    """Return ``matrix[:, columns]`` with each row contiguous: the matrix itself when it is that already."""
+    if columns is None:
+        if matrix.flags.c_contiguous:
+            return matrix
+        columns = np.arange(matrix.shape[1])
+    chosen = columns
+    out = np.empty((len(matrix), len(chosen)), matrix.dtype)
+    executor.map(lambda tile: gather_features(matrix, chosen[tile], out[:, tile]), tiles(len(chosen)))
+    return out
+
+
+def put_back(values: Array, columns: Indices | None, matrix: Array, executor: Executor) -> None:
+    """Do ``matrix[:, columns] = values``, nothing when ``values`` is the matrix itself."""
+    if values is matrix:
+        return
+    chosen = np.arange(matrix.shape[1]) if columns is None else columns
+    executor.map(lambda tile: scatter_features(values[:, tile], chosen[tile], matrix), tiles(len(chosen)))
+
+
+def absorb(state: SurrogateState, sums: BatchSums, weight: float, columns: Indices | None, executor: Executor) -> Array:
+    """Take the sums of a step into the statistics; return ``data_code`` at ``columns`` (k, s).
+
+    weight: of this step, whose number is ``state.n_steps`` after the call.
+    """
+    state.n_steps += 1
+    state.n_samples += sums.n_rows
+    state.code_gram *= 1 - weight
+    state.code_gram += (weight / sums.n_rows) * sums.code_gram
+    state.mean_penalty += weight * (sums.penalty / sums.n_rows - state.mean_penalty)
+    state.idle_rows = np.where(sums.used, 0, state.idle_rows + sums.n_rows)
+
+    chosen = slice(None) if sums.columns is None else sums.columns
+    state.feature_counts[chosen] += sums.feature_rows
+    counts, gain = state.feature_counts[chosen], weight * state.n_steps
+    if sums.columns is None and not state.data_code.flags.c_contiguous:
+        matrix, totals = state.data_code.T, np.ascontiguousarray(sums.data_code.T)
+        executor.map(
+            lambda tile: blend_by_feature(matrix[tile], totals[tile], sums.feature_rows[tile], counts[tile], gain),
+            tiles(len(counts)),
+        )
+        return observed(state.data_code, columns, executor)
+    data_code = observed(state.data_code, sums.columns, executor)
+    executor.map(
+        lambda tile: blend(data_code[:, tile], sums.data_code[:, tile], sums.feature_rows[tile], counts[tile], gain),
+        tiles(len(counts)),
+    )
+    put_back(data_code, sums.columns, state.data_code, executor)
+    return data_code

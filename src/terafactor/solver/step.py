@@ -1,0 +1,64 @@
+"""One step of the algorithm: Procedure 1 of the paper, between drawing the batch and the stopping test."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from terafactor._threads import Executor
+from terafactor._typing import Array
+from terafactor.data import Batch
+from terafactor.kernels.atoms import atom_sizes, sweep_atoms
+from terafactor.problem import Problem
+from terafactor.solver.options import SolverOptions
+from terafactor.solver.state import BatchSums, SurrogateState, absorb, observed, put_back
+
+
+def step(state: SurrogateState, batch: Batch, problem: Problem, options: SolverOptions, executor: Executor) -> None:
+    """Learn from one batch: code its rows, update the statistics, sweep over the atoms. Changes ``state`` only."""
+    n_observed, n_features = batch.values.shape[1], state.dictionary.shape[1]
+    atoms = observed(state.dictionary, batch.columns, executor)
+    codes = problem.encode(batch.values, atoms, n_observed / n_features, executor)
+    sums = BatchSums.of(batch, codes, problem.penalty, executor)
+    weight = options.schedule.weight(state.n_steps + 1)
+    data_code = absorb(state, sums, weight, batch.columns, executor)
+    state.n_batches += 1
+    sweep_atoms(
+        atoms,
+        data_code,
+        state.code_gram,
+        problem.constraint.lower(),
+        state.sizes,
+        state.multipliers,
+        whole=batch.columns is None,
+        executor=executor,
+    )
+    put_back(atoms, batch.columns, state.dictionary, executor)
+    if state.idle_rows.max() >= options.reseed_after:
+        reseed_unused(state, batch, codes, atoms, problem, options.reseed_after)
+
+
+def reseed_unused(
+    state: SurrogateState, batch: Batch, codes: Array, atoms: Array, problem: Problem, reseed_after: int
+) -> None:
+    """Start unused atoms anew from the rows of the batch that are reconstructed worst.
+
+    An atom seen through a mask starts with the mask's share of the ball, so that the masks after it find room; the
+    statistics of the atom start from zero, or the next sweep would undo the change.
+    """
+    residual = batch.values - codes @ atoms
+    worst_first = np.argsort(-np.einsum("ij,ij->i", residual, residual), kind="stable")
+    unused = np.flatnonzero(state.idle_rows >= reseed_after)
+    l1_weight, l2_weight, _, _ = problem.constraint.lower()
+    for atom, row in zip(unused, worst_first, strict=False):
+        values = batch.values if batch.full_values is None else batch.full_values
+        chosen = slice(None) if batch.columns is None or batch.full_values is not None else batch.columns
+        seed = problem.constraint.fill(values[row : row + 1], share=values.shape[1] / state.dictionary.shape[1])
+        state.dictionary[atom] = 0
+        state.dictionary[atom, chosen] = seed[0]
+        state.data_code[atom] = 0
+        state.code_gram[atom, :] = 0
+        state.code_gram[:, atom] = 0
+        state.sizes[atom] = atom_sizes(seed, l1_weight, l2_weight)[0]
+        state.multipliers[atom] = 0
+        state.idle_rows[atom] = 0
+        state.n_reseeded += 1

@@ -1,0 +1,128 @@
+"""What every source of rows must do."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from terafactor._typing import Array, Indices
+from terafactor.data import MatrixSource
+
+
+class CountingSource(MatrixSource):
+    """A source that hands on to another one and counts what is read.
+
+    Parameters
+    ----------
+    source : MatrixSource
+    """
+
+    def __init__(self, source: MatrixSource) -> None:
+        self.source = source
+        self.shape = source.shape
+        self.dtype = source.dtype
+        self.geometry = source.geometry
+        self.n_reads = 0
+        self.n_values = 0
+
+    def read(self, rows: Indices, columns: Indices | None = None) -> Array:
+        values = self.source.read(rows, columns)
+        self.n_reads += 1
+        self.n_values += values.size
+        return values
+
+
+class SourceContract:
+    """Subclass it, and give :meth:`make`: a source, and the whole matrix that it should read as.
+
+    ::
+
+        class TestMySource(SourceContract):
+            def make(self, tmp_path):
+                X = np.random.default_rng(0).standard_normal((37, 23))
+                return MySource(write(tmp_path, X)), X
+    """
+
+    def make(self, tmp_path: object) -> tuple[MatrixSource, Array]:
+        """Return a source of at least 5 rows and 5 features, and its values."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def made(self, tmp_path: object) -> tuple[MatrixSource, Array]:
+        return self.make(tmp_path)
+
+    def test_shape_and_dtype(self, made: tuple[MatrixSource, Array]) -> None:
+        source, expected = made
+        assert source.shape == expected.shape
+        assert all(type(length) is int for length in source.shape)
+        assert source.dtype in (np.float32, np.float64)
+
+    def test_reads_whole_rows(self, made: tuple[MatrixSource, Array]) -> None:
+        source, expected = made
+        values = source.read(np.arange(source.shape[0]))
+        assert values.dtype == source.dtype
+        np.testing.assert_array_equal(values, expected)
+
+    def test_reads_scattered_rows_and_columns(self, made: tuple[MatrixSource, Array]) -> None:
+        source, expected = made
+        random = np.random.default_rng(0)
+        for _ in range(10):
+            rows = random.permutation(source.shape[0])[: random.integers(1, 6)]
+            columns = np.sort(random.permutation(source.shape[1])[: random.integers(1, 6)])
+            np.testing.assert_array_equal(source.read(rows, columns), expected[np.ix_(rows, columns)])
+
+    def test_keeps_the_order_asked_for(self, made: tuple[MatrixSource, Array]) -> None:
+        source, expected = made
+        rows, columns = np.array([4, 0, 2]), np.array([3, 1, 4])
+        np.testing.assert_array_equal(source.read(rows, columns), expected[np.ix_(rows, columns)])
+
+    def test_reads_nothing_when_asked_for_nothing(self, made: tuple[MatrixSource, Array]) -> None:
+        source, _ = made
+        nothing = np.arange(0)
+        assert source.read(nothing).shape == (0, source.shape[1])
+        assert source.read(np.array([0]), nothing).shape == (1, 0)
+
+    def test_what_it_returns_belongs_to_the_caller(self, made: tuple[MatrixSource, Array]) -> None:
+        source, expected = made
+        rows = np.array([0, 1])
+        source.read(rows)[:] = 7
+        np.testing.assert_array_equal(source.read(rows), expected[:2])
+
+    def test_refuses_what_does_not_exist(self, made: tuple[MatrixSource, Array]) -> None:
+        source, _ = made
+        n_rows, n_features = source.shape
+        for rows, columns in (([n_rows], [0]), ([-1], [0]), ([0], [n_features]), ([0], [-1])):
+            with pytest.raises(IndexError):
+                source.read(np.array(rows), np.array(columns))
+
+    def test_records_cover_the_rows(self, made: tuple[MatrixSource, Array]) -> None:
+        source, _ = made
+        rows = [row for record in source.records for row in record]
+        assert rows == list(range(source.shape[0]))
+
+    def test_row_blocks_cover_their_record(self, made: tuple[MatrixSource, Array]) -> None:
+        source, _ = made
+        for number, record in enumerate(source.records):
+            blocks = source.row_blocks(number)
+            if blocks is not None:
+                assert [row for block in blocks for row in block] == list(record)
+
+    def test_tiles_cover_the_features(self, made: tuple[MatrixSource, Array]) -> None:
+        source, _ = made
+        for number in range(len(source.records)):
+            groups = source.tiles(number)
+            if groups is not None:
+                np.testing.assert_array_equal(np.sort(np.concatenate(list(groups))), np.arange(source.shape[1]))
+
+    def test_several_threads_may_read(self, made: tuple[MatrixSource, Array]) -> None:
+        source, expected = made
+        columns = np.arange(0, source.shape[1], 2)
+
+        def read(row: int) -> Array:
+            return source.read(np.array([row]), columns)
+
+        with ThreadPoolExecutor(4) as pool:
+            values = list(pool.map(read, range(source.shape[0])))
+        np.testing.assert_array_equal(np.concatenate(values), expected[:, columns])
