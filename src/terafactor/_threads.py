@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from numbers import Integral
 from typing import Any, Self, TypeVar
 
 from terafactor.errors import ParameterError
@@ -17,8 +18,8 @@ from terafactor.errors import ParameterError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-TILE_WIDTH = 4096
-"""Features per tile: a tile of 40 rows and 60 atoms in float32 is about the size of a second-level cache."""
+TILE_WIDTH = 2048
+"""Features per tile: a tile of 60 atoms in float32 is about the size of a second-level cache."""
 
 
 def tiles(length: int, width: int = TILE_WIDTH) -> list[slice]:
@@ -30,15 +31,15 @@ def tiles(length: int, width: int = TILE_WIDTH) -> list[slice]:
     return [slice(start, min(start + width, length)) for start in range(0, length, width)]
 
 
-def resolve_threads(n_threads: int | None) -> int:
+def resolve_threads(n_threads: object) -> int:
     """Return the number of threads to use: all the cores this process may use when ``n_threads`` is None."""
     if n_threads is None:
         from joblib import cpu_count
 
         return int(cpu_count())
-    if isinstance(n_threads, bool) or not isinstance(n_threads, int) or n_threads < 1:
+    if isinstance(n_threads, bool) or not isinstance(n_threads, Integral) or n_threads < 1:
         raise ParameterError(f"n_threads must be an integer >= 1, or None for all cores, got {n_threads!r}")
-    return n_threads
+    return int(n_threads)
 
 
 class Executor:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import terafactor
+from terafactor.errors import DataError, DataTypeError, TerafactorError
 
 app = typer.Typer(
     name="terafactor",
@@ -35,16 +37,23 @@ def common(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("demo-output"),
+    out: Annotated[Path, typer.Option(help="Folder for the pictures.", file_okay=False)] = Path("demo-output"),
     components: Annotated[int, typer.Option("--components", "-k", min=1, help="Atoms to learn.")] = 144,
     seed: Annotated[int, typer.Option(min=0, help="Seed of masks and row order.")] = 0,
 ) -> None:
     """Learn atoms from patches of photographs, with and without masks, and draw them."""
-    from terafactor.cli.demo import run
+    from rich.console import Console
+
+    with Console(stderr=True).status("loading"):
+        from terafactor.cli.demo import run
 
     run(out, n_components=components, seed=seed)
 
 
 def main() -> None:
-    """Run the command line."""
-    app()
+    """Run the command line: 0 done, 1 internal error, 2 wrong use, 3 bad data."""
+    try:
+        app()
+    except TerafactorError as error:
+        typer.secho(f"error: {error}", fg="red", err=True)
+        sys.exit(3 if isinstance(error, DataError | DataTypeError) else 2)

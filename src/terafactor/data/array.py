@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from terafactor._typing import Array, Indices
-from terafactor.data.source import MatrixSource, check_indices
+from terafactor.data.source import MatrixSource, check_finite, check_indices
+from terafactor.errors import DataError
 from terafactor.kernels.accumulation import gather_values
+
+DTYPES = (np.float32, np.float64)
 
 
 class ArraySource(MatrixSource):
@@ -15,11 +18,16 @@ class ArraySource(MatrixSource):
     Parameters
     ----------
     array : ndarray of shape (n_samples, n_features)
+        At least one row and one feature.
     """
 
     in_memory = True
 
     def __init__(self, array: Array) -> None:
+        if not (isinstance(array, np.ndarray) and array.ndim == 2 and array.size and array.dtype in DTYPES):
+            what = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else repr(type(array))
+            raise DataError(f"ArraySource takes a float32 or float64 array of shape (rows, features), got {what}")
+        check_finite(array)
         self.array = array
         self.shape = (int(array.shape[0]), int(array.shape[1]))
         self.dtype = array.dtype

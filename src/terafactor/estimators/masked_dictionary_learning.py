@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from terafactor._random import resolve_seed
 from terafactor._threads import resolve_threads
 from terafactor._typing import Array
 from terafactor.data import ArraySource, MatrixSource
+from terafactor.data.masks import Masks
 from terafactor.data.source import check_finite
 from terafactor.errors import DataError, ParameterError
 from terafactor.problem import ElasticNet, NormBall, PowerDecay, Problem
@@ -48,7 +50,8 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     positive_code, positive_dict : bool, default=False
         Whether codes, or atoms, must be >= 0.
     reduction : float, default=1
-        How many times fewer features than there are a step uses. 1 is the online algorithm of Mairal et al. (2010).
+        How many times fewer features than there are a step uses, rounded up: the features are cut into that many
+        masks. 1 is the online algorithm of Mairal et al. (2010).
     statistics : {"auto", "full", "masked"}, default="auto"
         "full" learns from whole rows and uses the mask to save work; "masked" reads only the masked features, and
         wants each feature visited some 30 times; "auto" is "full" for data in memory and "masked" otherwise.
@@ -63,7 +66,7 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     tol : float, default=0.0
         Stop when the surrogate changes by less than this, relatively; 0 never does.
     max_time : float or None, default=None
-        Seconds after which the fit stops.
+        Seconds after which the fit stops, evaluations and callbacks included.
     init : ndarray of shape (n_components, n_features), fitted estimator, or None, default=None
         Atoms to start from, moved into the ball. None takes the first rows visited.
     missing : None
@@ -86,7 +89,7 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     statistics_ : str
         What "auto" chose.
     stopped_by_ : str
-        "n_epochs", "tol", "max_time" or "callback".
+        "n_epochs", "tol", "max_time", "callback" or "interrupt".
     n_steps_ : int
         Steps done.
     feature_counts_ : ndarray of shape (n_features,)
@@ -163,6 +166,7 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         problem = self._problem()
         source = self._source(X, reset=True)
         options = self._options(source)
+        Masks(source.shape[1], options.reduction, options.seed)  # refuses a reduction above the number of features
         held_out = None if validation is None else self._source(validation, reset=False)
         state = self._initial_state(source, problem, options)
         self._seed = options.seed
@@ -189,11 +193,14 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
                     f"n_components is {self.n_components!r} but the model has {state.dictionary.shape[0]} atoms: "
                     "call fit to start anew"
                 )
-        options = self._options(source, seed=seed, n_epochs=1, shuffle=False)
+        options = self._options(source, seed=seed, n_epochs=1, tol=0.0, max_time=None, shuffle=False)
         if state is None:
             state = self._initial_state(source, problem, options)
+        elif problem.constraint != self._constraint:
+            state.dictionary[:] = problem.constraint.project(state.dictionary)
+            state.refresh_sizes(problem)
         self._seed = seed
-        self._learn(source, problem, options, state, None)
+        self._learn(source, problem, options, state, None, record=False)
         return self
 
     def transform(self, X: Any) -> Array:
@@ -262,12 +269,12 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         if isinstance(X, MatrixSource):
             if reset:
                 self.n_features_in_ = X.shape[1]
+                if hasattr(self, "feature_names_in_"):
+                    del self.feature_names_in_
             elif X.shape[1] != self.n_features_in_:
                 raise DataError(f"X has {X.shape[1]} features, but the model was fitted with {self.n_features_in_}")
             return X
-        array = validate_data(self, X, reset=reset, dtype=DTYPES, ensure_all_finite=False, order=None)
-        check_finite(array)
-        return ArraySource(array)
+        return ArraySource(validate_data(self, X, reset=reset, dtype=DTYPES, ensure_all_finite=False))
 
     def _atoms(self, source: MatrixSource) -> Array:
         """Return the atoms in the precision of the rows."""
@@ -292,25 +299,31 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         options: SolverOptions,
         state: SurrogateState | None,
         held_out: MatrixSource | None,
+        record: bool = True,
     ) -> None:
         """Run the solver and keep what it learned, whatever stopped it."""
 
-        def objective(atoms: Array) -> float:
-            return solver.objective(held_out, np.ascontiguousarray(atoms), problem, options.n_threads)  # type: ignore[arg-type]
+        recorder = Recorder(-(-source.shape[0] // options.batch_size), self._held_out_objective(problem, held_out))
+        callbacks: list[Callback] = [*self.callbacks, *([recorder] if record else [])]
+        with contextlib.ExitStack() as stack:
+            if self.verbose:
+                from terafactor.solver.progress import ProgressBar
 
-        steps_per_epoch = -(-source.shape[0] // options.batch_size)
-        recorder = Recorder(steps_per_epoch, None if held_out is None else objective)
-        callbacks: list[Callback] = [*self.callbacks, recorder]
-        if self.verbose:
-            from terafactor.solver.progress import ProgressBar
-
-            callbacks.append(ProgressBar())
-        with InterruptGuard() as guard:
+                callbacks.append(stack.enter_context(contextlib.closing(ProgressBar())))
+            guard = stack.enter_context(InterruptGuard())
             self._state = solver.fit(source, problem, options, state, [*callbacks, guard])
+        self._constraint = problem.constraint
         self.components_ = self._state.dictionary
-        self.history_ = recorder.history
         self.statistics_ = options.statistics
-        self.stopped_by_ = recorder.stopped_by
         self.n_steps_ = self._state.n_steps
         self.feature_counts_ = self._state.feature_counts
+        if record:
+            self.history_ = recorder.history
+            self.stopped_by_ = "interrupt" if guard.requested else recorder.stopped_by
         guard.raise_if_requested()
+
+    def _held_out_objective(self, problem: Problem, held_out: MatrixSource | None) -> Callable[[Array], float] | None:
+        if held_out is None:
+            return None
+        n_threads = resolve_threads(self.n_threads)
+        return lambda atoms: solver.objective(held_out, np.ascontiguousarray(atoms), problem, n_threads)

@@ -5,34 +5,42 @@ feature contiguous (order "F"), so that visiting s features touches s short runs
 every feature at each step keep each atom contiguous (order "C") and are updated in place.
 """
 
-import numpy as np
-
 from terafactor.kernels._jit import jit
-
-BLOCK = 16
-"""Features moved together, so that both sides of a transposition fill whole cache lines."""
 
 
 @jit
 def gather_features(matrix, columns, out):
-    """``out[:] = matrix[:, columns]``. matrix (k, p), out (k, s)."""
-    n_components = matrix.shape[0]
-    for start in range(0, len(columns), BLOCK):
-        stop = min(start + BLOCK, len(columns))
+    """``out[:] = matrix[columns].T``. matrix (p, k): a matrix over features, transposed; out (k, s).
+
+    Eight features at a time, so that both sides of the transposition use whole pieces of cache lines.
+    """
+    n_components, i = matrix.shape[1], 0
+    while i + 8 <= len(columns):
+        f0, f1, f2, f3 = matrix[columns[i]], matrix[columns[i + 1]], matrix[columns[i + 2]], matrix[columns[i + 3]]
+        f4, f5, f6, f7 = matrix[columns[i + 4]], matrix[columns[i + 5]], matrix[columns[i + 6]], matrix[columns[i + 7]]
         for j in range(n_components):
-            for i in range(start, stop):
-                out[j, i] = matrix[j, columns[i]]
+            eight = out[j, i : i + 8]
+            eight[0], eight[1], eight[2], eight[3] = f0[j], f1[j], f2[j], f3[j]
+            eight[4], eight[5], eight[6], eight[7] = f4[j], f5[j], f6[j], f7[j]
+        i += 8
+    for rest in range(i, len(columns)):
+        out[:, rest] = matrix[columns[rest]]
 
 
 @jit
 def scatter_features(values, columns, matrix):
-    """``matrix[:, columns] = values``. values (k, s), matrix (k, p) out."""
-    n_components = matrix.shape[0]
-    for start in range(0, len(columns), BLOCK):
-        stop = min(start + BLOCK, len(columns))
-        for i in range(start, stop):
-            for j in range(n_components):
-                matrix[j, columns[i]] = values[j, i]
+    """``matrix[columns] = values.T``, the inverse of :func:`gather_features`. matrix (p, k) out; values (k, s)."""
+    n_components, i = matrix.shape[1], 0
+    while i + 8 <= len(columns):
+        f0, f1, f2, f3 = matrix[columns[i]], matrix[columns[i + 1]], matrix[columns[i + 2]], matrix[columns[i + 3]]
+        f4, f5, f6, f7 = matrix[columns[i + 4]], matrix[columns[i + 5]], matrix[columns[i + 6]], matrix[columns[i + 7]]
+        for j in range(n_components):
+            eight = values[j, i : i + 8]
+            f0[j], f1[j], f2[j], f3[j] = eight[0], eight[1], eight[2], eight[3]
+            f4[j], f5[j], f6[j], f7[j] = eight[4], eight[5], eight[6], eight[7]
+        i += 8
+    for rest in range(i, len(columns)):
+        matrix[columns[rest]] = values[:, rest]
 
 
 @jit
@@ -45,35 +53,34 @@ def gather_values(matrix, rows, columns, out):
 
 
 @jit
-def blend(matrix, sums, feature_rows, counts, gain):
-    """Move each feature of ``matrix`` towards its mean over the batch, in place.
+def batch_weights(feature_rows, counts, gain, keep, take):
+    """Put in ``keep`` and ``take`` what multiplies the past and the sums of a batch, for each feature.
 
-    matrix (k, s) in/out; sums (k, s): sums over the rows of the batch that observe the feature; feature_rows (s,): how
-    many these are; counts (s,): how many there were in all, these included; gain: weight of the step times its number.
-    ``w = min(1, gain * feature_rows / counts); matrix = (1 - w) * matrix + w * sums / feature_rows``.
-    With gain 1 the statistics are plain means over all samples seen, as in the paper.
+    feature_rows (s,): rows of the batch that observe the feature; counts (s,): rows that ever did, these included;
+    gain: weight of the step times its number. With ``w = min(1, gain * feature_rows / counts)``, a feature becomes
+    ``(1 - w) * past + w * sum / feature_rows``: with gain 1 the mean over all samples seen, as in the paper.
     """
-    dtype = matrix.dtype.type
-    keep = np.empty(len(counts), matrix.dtype)
-    take = np.empty(len(counts), matrix.dtype)
     for i in range(len(counts)):
-        weight = min(1.0, gain * feature_rows[i] / counts[i]) if feature_rows[i] > 0 else 0.0
-        keep[i] = dtype(1.0 - weight)
-        take[i] = dtype(weight / feature_rows[i]) if feature_rows[i] > 0 else dtype(0)
-    for j in range(matrix.shape[0]):
-        for i in range(matrix.shape[1]):
-            matrix[j, i] = keep[i] * matrix[j, i] + take[i] * sums[j, i]
+        rows = feature_rows[i]
+        weight = min(1.0, gain * rows / counts[i]) if rows > 0 else 0.0
+        keep[i] = 1.0 - weight
+        take[i] = weight / rows if rows > 0 else 0.0
 
 
 @jit
-def blend_by_feature(matrix, sums, feature_rows, counts, gain):
-    """:func:`blend` for matrices in order "F", given transposed: (s, k) in order "C"."""
-    dtype = matrix.dtype.type
-    for i in range(matrix.shape[0]):
-        if feature_rows[i] == 0:
-            continue
-        weight = min(1.0, gain * feature_rows[i] / counts[i])
-        keep, take = dtype(1.0 - weight), dtype(weight / feature_rows[i])
-        entries, totals = matrix[i], sums[i]
+def blend(matrix, sums, keep, take):
+    """``matrix[:] = keep * matrix + take * sums``. matrix (k, s) in/out, sums (k, s), keep and take (s,)."""
+    for j in range(matrix.shape[0]):
+        entries, totals = matrix[j], sums[j]
+        for i in range(len(entries)):
+            entries[i] = keep[i] * entries[i] + take[i] * totals[i]
+
+
+@jit
+def blend_features(matrix, columns, sums, keep, take):
+    """:func:`blend` at some features of a transposed matrix. matrix (p, k) in/out, sums (s, k), keep and take (s,)."""
+    for i in range(len(columns)):
+        entries, totals = matrix[columns[i]], sums[i]
+        old, new = keep[i], take[i]
         for j in range(len(entries)):
-            entries[j] = keep * entries[j] + take * totals[j]
+            entries[j] = old * entries[j] + new * totals[j]

@@ -15,8 +15,8 @@ from terafactor._typing import Array
 from terafactor.kernels._jit import jit
 from terafactor.kernels.projection import CHUNK, ball_size, find_multiplier
 
-BLOCK = 16
-"""Atoms per block: fewer make thin matrix products, more make longer corrections inside the block."""
+BLOCK = 24
+"""Most atoms in a block: fewer make thin matrix products, more make longer corrections inside the block."""
 
 UNUSED = 1e-12
 """An atom whose share of the codes' energy is below this is left where it is: its step would divide by nothing."""
@@ -140,9 +140,10 @@ def sweep_atoms(
     l1_weight, l2_weight, limit, positive = ball
     floor = UNUSED * float(code_gram.trace())
     mixing = code_gram.astype(atoms.dtype)
-    buffer = np.empty((min(BLOCK, n_components), n_observed), atoms.dtype)
-    for first in range(0, n_components, BLOCK):
-        moves = buffer[: min(BLOCK, n_components - first)]
+    width = -(-n_components // -(-n_components // BLOCK))  # as few blocks as possible, of equal width
+    buffer = np.empty((width, n_observed), atoms.dtype)
+    for first in range(0, n_components, width):
+        moves = buffer[: min(width, n_components - first)]
         block = mixing[first : first + len(moves)]
 
         def mix(tile: slice, block: Array = block, moves: Array = moves) -> None:
@@ -155,13 +156,26 @@ def sweep_atoms(
         )  # fmt: skip
 
 
-@jit
-def atom_sizes(dictionary, l1_weight, l2_weight):
+def atom_sizes(dictionary: Array, l1_weight: float, l2_weight: float) -> Array:
     """Return psi of every atom, float64 (k,). dictionary (k, p) in either memory order, read once."""
-    n_components, n_features = dictionary.shape
-    sizes = np.zeros(n_components)
-    for start in range(0, n_features, CHUNK):
-        stop = min(start + CHUNK, n_features)
-        for j in range(n_components):
-            sizes[j] += ball_size(dictionary[j, start:stop], l1_weight, l2_weight)
+    if dictionary.flags.c_contiguous:
+        return np.array([ball_size(atom, l1_weight, l2_weight) for atom in dictionary])
+    sizes = np.zeros(len(dictionary))
+    add_sizes(dictionary.T, l1_weight, l2_weight, sizes)
     return sizes
+
+
+@jit
+def add_sizes(features, l1_weight, l2_weight, sizes):
+    """Add psi of the columns of ``features`` (p, k) to ``sizes`` (k,)."""
+    dtype = features.dtype.type
+    linear, quadratic = dtype(l1_weight), dtype(0.5 * l2_weight)
+    part = np.empty(features.shape[1], features.dtype)
+    for start in range(0, len(features), CHUNK):
+        part[:] = dtype(0)
+        for feature in range(start, min(start + CHUNK, len(features))):
+            entries = features[feature]
+            for j in range(len(entries)):
+                part[j] += linear * abs(entries[j]) + quadratic * entries[j] * entries[j]
+        for j in range(len(part)):
+            sizes[j] += part[j]

@@ -78,17 +78,20 @@ class NormBall:
         Zero atoms stay zero. Scaling by c multiplies ``u = l1_weight |d|_1`` by c and ``v = l2_weight / 2 |d|^2`` by
         c^2, so c is the positive root of ``v c^2 + u c = limit``, written so that nothing cancels.
         """
-        l1_weight, l2_weight, limit, positive = self.lower()
-        limit *= share
         atoms = np.array(dictionary, order="C")
+        self.fill_in_place(atoms, share)
+        return atoms
+
+    def fill_in_place(self, atoms: Array, share: float = 1.0) -> None:
+        """Do :meth:`fill` on the atoms themselves, for matrices too large to copy."""
+        l1_weight, l2_weight, limit, positive = self.lower()
         if positive:
             np.maximum(atoms, 0, out=atoms)
         linear = atom_sizes(atoms, l1_weight, 0.0)
         quadratic = atom_sizes(atoms, 0.0, l2_weight)
-        root = linear + np.sqrt(linear**2 + 4 * quadratic * limit)
-        scale = np.divide(2 * limit, root, out=np.zeros_like(root), where=root > 0)
+        root = linear + np.sqrt(linear**2 + 4 * quadratic * limit * share)
+        scale = np.divide(2 * limit * share, root, out=np.zeros_like(root), where=root > 0)
         atoms *= scale[:, np.newaxis].astype(atoms.dtype)
-        return atoms
 
 
 def resolve_constraint(constraint: str | NormBall, *, positive: bool) -> NormBall:

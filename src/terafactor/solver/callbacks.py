@@ -10,12 +10,17 @@ from typing import Protocol
 import numpy as np
 
 from terafactor._typing import Array
+from terafactor.kernels.atoms import atom_sizes
 from terafactor.solver.state import SurrogateState
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Where a fit stands, after a step. Nothing in it changes later, and nothing done to it reaches the fit."""
+    """Where a fit stands, after a step. Nothing done to it reaches the fit.
+
+    Its numbers never change; :attr:`components` and :meth:`surrogate` are computed when asked for, so ask inside the
+    callback.
+    """
 
     step: int
     """Steps done."""
@@ -23,8 +28,11 @@ class Snapshot:
     n_samples: int
     """Rows seen."""
 
-    n_rows_to_see: int
-    """Rows that the whole fit will see, if nothing stops it before."""
+    batches_done: int
+    """Batches that this call of the fit has read."""
+
+    batches_to_do: int
+    """Batches that it will read, if nothing stops it before."""
 
     seconds: float
     """Time spent reading and learning, callbacks aside."""
@@ -46,11 +54,11 @@ class Snapshot:
 
     @property
     def components(self) -> Array:
-        """The atoms at this moment (k, p), a copy. Ask for it only inside the callback."""
+        """The atoms at this moment (k, p), a copy."""
         return self._state.dictionary.copy()
 
     def surrogate(self) -> float:
-        """Compute the surrogate at this moment, one product of the dictionary with itself. Only inside the callback."""
+        """Compute the surrogate at this moment, one product of the dictionary with itself."""
         return self._surrogate()
 
 
@@ -137,8 +145,8 @@ class Recorder:
 
 def sparsity(dictionary: Array) -> float:
     """Return the mean over nonzero atoms of l1 norm / l2 norm; 0 when all are zero."""
-    l1 = np.abs(dictionary).sum(axis=1, dtype=np.float64)
-    l2 = np.sqrt(np.einsum("ij,ij->i", dictionary, dictionary, dtype=np.float64))
+    l1 = atom_sizes(dictionary, 1.0, 0.0)
+    l2 = np.sqrt(atom_sizes(dictionary, 0.0, 2.0))
     nonzero = l2 > 0
     return float(np.mean(l1[nonzero] / l2[nonzero])) if nonzero.any() else 0.0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from terafactor.problem.problem import correlate, gram_matrix
 
 MAX_VALUES = 2**22
 """Values read at once."""
+
+FINAL_TOLERANCE = 1e-6
+"""Tolerance of codes that are handed out; those of a step only steer the atoms and may be rougher."""
 
 
 def encode(source: MatrixSource, dictionary: Array, problem: Problem, n_threads: int = 1) -> Array:
@@ -39,6 +43,7 @@ def encoded_parts(
 ) -> Iterator[tuple[slice, Array, Array]]:
     """Yield rows, their values and their codes, a bounded number at a time."""
     n_rows, n_features = source.shape
+    problem = replace(problem, code_tolerance=min(problem.code_tolerance, FINAL_TOLERANCE))
     gram = gram_matrix(dictionary, executor)
     for rows in tiles(n_rows, max(1, MAX_VALUES // n_features)):
         values = source.read(np.arange(rows.start, rows.stop))

@@ -68,12 +68,10 @@ def fit(
         shuffle=options.shuffle,
         mask_offset=0 if state is None else state.n_batches - first_batch,
     )
-    last_batch = math.ceil(options.n_epochs * stream.batches_per_epoch)
+    last_batch = math.ceil(options.n_epochs * stream.batches_per_epoch - 1e-9)  # 0.07 of 100 is 7
     started = time.perf_counter()
     if state is None:
-        rows = source.read(stream.first_rows(options.n_components))
-        atoms = initial_atoms(rows, options.n_components, problem.constraint, options.seed)
-        state = SurrogateState.start(atoms, problem, masked=masks.cycle_length > 1)
+        state = initial_state(stream, problem, options)
     with Executor(options.n_threads) as executor:
         _loop(stream, problem, options, state, callbacks, first_batch, last_batch, started, executor)
     return state
@@ -92,8 +90,7 @@ def _loop(
 ) -> None:
     """Draw, step, tell, until something stops it."""
     stop = SurrogateStop(options.tol, stream.masks.cycle_length)
-    n_rows_to_see = math.ceil(stream.source.shape[0] * options.n_epochs)
-    idle, bytes_read, stopped_by = 0.0, 0, None
+    idle, bytes_read, batches_done, stopped_by = 0.0, 0, 0, None
 
     def surrogate() -> float:
         return problem.surrogate_value(state.dictionary, state.code_gram, state.data_code, state.mean_penalty, executor)
@@ -102,7 +99,8 @@ def _loop(
         snapshot = Snapshot(
             state.n_steps,
             state.n_samples,
-            n_rows_to_see,
+            batches_done,
+            last_batch - first_batch,
             time.perf_counter() - started - idle,
             bytes_read,
             state.n_reseeded,
@@ -116,7 +114,8 @@ def _loop(
     for number, batch in enumerate(stream.batches(first_batch, last_batch), first_batch):
         step(state, batch, problem, options, executor)
         bytes_read += batch.n_bytes
-        if state.n_batches % stream.masks.cycle_length == 0:
+        batches_done += 1
+        if batch.columns is not None and state.n_batches % stream.masks.cycle_length == 0:
             state.refresh_sizes(problem)
         if stop.is_due(state.n_steps) and stop.update(surrogate()):
             stopped_by = "tol"
@@ -132,22 +131,32 @@ def _loop(
     tell(True, stopped_by or "n_epochs")
 
 
+def initial_state(stream: BatchStream, problem: Problem, options: SolverOptions) -> SurrogateState:
+    """Return the state before the first step, with atoms made from the first rows that the stream visits."""
+    rows = stream.source.read(stream.first_rows(options.n_components))
+    atoms = initial_atoms(rows, options.n_components, problem.constraint, options.seed)
+    return SurrogateState.start(atoms, problem, masked=stream.masks.cycle_length > 1)
+
+
 def initial_atoms(rows: Array, n_components: int, constraint: NormBall, seed: int) -> Array:
-    """Return k atoms on the boundary of the ball, made from the first rows (m, p).
+    """Return k atoms on the boundary of the ball, made from the first rows (m, p), in their memory where it suffices.
 
     Each row makes an atom. Where there are fewer rows than atoms, or a row leaves nothing (zeros, or only negative
     entries for positive atoms), the atom is a random mixture of the rows plus noise of their scale.
     """
-    atoms = np.zeros((n_components, rows.shape[1]), rows.dtype)
-    atoms[: len(rows)] = rows[:n_components]
-    empty = ~np.any(atoms > 0 if constraint.positive else atoms != 0, axis=1)
+    atoms = rows
+    if len(rows) < n_components:
+        atoms = np.zeros((n_components, rows.shape[1]), rows.dtype)
+        atoms[: len(rows)] = rows
+    empty = np.array([not np.any(atom > 0 if constraint.positive else atom) for atom in atoms])
     if empty.any():
         random = generator(seed, Purpose.INITIAL_ATOMS)
         shape = (int(empty.sum()), rows.shape[1])
         mixture = random.standard_normal((shape[0], len(rows))) @ rows / math.sqrt(len(rows))
         scale = float(np.abs(rows).mean()) or 1.0
         atoms[empty] = mixture + 0.1 * scale * random.standard_normal(shape)
-    return constraint.fill(atoms)
+    constraint.fill_in_place(atoms)
+    return atoms
 
 
 def announce_compilation() -> None:

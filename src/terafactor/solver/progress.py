@@ -29,19 +29,21 @@ class ProgressBar:
         self.console = console or Console(stderr=True)
         self._bar: Progress | None = None
         self._started = time.monotonic()
-        self._first_samples: int | None = None
+        self._first: tuple[int, float] = (0, 0.0)
         self._surrogate = "..."
         self._surrogate_cost = 0.0
         self._next_line = self._started + LINE_EVERY
 
     def __call__(self, snapshot: Snapshot) -> None:
+        if snapshot.batches_done == 1:
+            self._first = self._position(snapshot)
         finished = snapshot.stopped_by is not None
         self._update_surrogate(snapshot, finished)
         if self.console.is_terminal:
             self._show_bar(snapshot, finished)
         elif finished or time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + LINE_EVERY
-            self.console.print(self._line(snapshot), highlight=False, markup=False)
+            self.console.print(self._line(snapshot), highlight=False, markup=False, soft_wrap=True)
 
     def _update_surrogate(self, snapshot: Snapshot, finished: bool) -> None:
         started = time.monotonic()
@@ -50,14 +52,19 @@ class ProgressBar:
             self._surrogate_cost += time.monotonic() - started
 
     def _speed(self, snapshot: Snapshot) -> float:
-        return snapshot.n_samples / snapshot.seconds if snapshot.seconds > 0 else 0.0
+        """Return rows per second since the first step, which may have had to wait for compilation."""
+        rows, seconds = (now - then for now, then in zip(self._position(snapshot), self._first, strict=True))
+        return rows / seconds if seconds > 0 else 0.0
+
+    def _position(self, snapshot: Snapshot) -> tuple[int, float]:
+        return snapshot.n_samples, snapshot.seconds
 
     def _line(self, snapshot: Snapshot) -> str:
         speed = self._speed(snapshot)
-        left = max(snapshot.n_rows_to_see - snapshot.n_samples, 0) / speed if speed else 0.0
+        left = snapshot.seconds * (snapshot.batches_to_do / snapshot.batches_done - 1)
         ending = f"done, stopped by {snapshot.stopped_by}" if snapshot.stopped_by else f"{left:.0f} s left"
         return (
-            f"terafactor: {snapshot.n_samples} of {snapshot.n_rows_to_see} rows, {speed:.0f} rows/s, "
+            f"terafactor: {snapshot.batches_done} of {snapshot.batches_to_do} batches, {speed:.0f} rows/s, "
             f"surrogate {self._surrogate}, {ending}"
         )
 
@@ -71,13 +78,18 @@ class ProgressBar:
                 TimeRemainingColumn(),
                 console=self.console,
             )
-            self._bar.add_task("fit", total=snapshot.n_rows_to_see, speed="0", surrogate="...")
+            self._bar.add_task("fit", total=snapshot.batches_to_do, speed="0", surrogate="...")
             self._bar.start()
         self._bar.update(
             self._bar.task_ids[0],
-            completed=snapshot.n_samples,
+            completed=snapshot.batches_done,
             speed=f"{self._speed(snapshot):,.0f}",
             surrogate=self._surrogate,
         )
         if finished:
+            self.close()
+
+    def close(self) -> None:
+        """Give the terminal back, also when the fit failed."""
+        if self._bar is not None:
             self._bar.stop()

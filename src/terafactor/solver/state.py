@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from terafactor._threads import Executor, tiles
 from terafactor._typing import Array, Indices
 from terafactor.data import Batch
 from terafactor.errors import DataError
-from terafactor.kernels.accumulation import blend, blend_by_feature, gather_features, scatter_features
+from terafactor.kernels.accumulation import batch_weights, blend, blend_features, gather_features, scatter_features
 from terafactor.kernels.atoms import atom_sizes
 from terafactor.problem import ElasticNet, Problem
 
@@ -57,11 +58,11 @@ class SurrogateState:
 
     @classmethod
     def start(cls, dictionary: Array, problem: Problem, *, masked: bool) -> SurrogateState:
-        """Return the state before the first step. dictionary (k, p), inside the constraint; copied."""
+        """Return the state before the first step. dictionary (k, p), inside the constraint, becomes part of it."""
         n_components, n_features = dictionary.shape
         order = "F" if masked else "C"  # see kernels/accumulation.py
         l1_weight, l2_weight, _, _ = problem.constraint.lower()
-        atoms = np.array(dictionary, order=order)  # type: ignore[call-overload]
+        atoms = np.asarray(dictionary, order=order)  # type: ignore[call-overload]
         return cls(
             dictionary=atoms,
             data_code=np.zeros((n_components, n_features), atoms.dtype, order=order),  # type: ignore[call-overload]
@@ -106,10 +107,12 @@ class BatchSums:
     @classmethod
     def of(cls, batch: Batch, codes: Array, penalty: ElasticNet, executor: Executor) -> BatchSums:
         """Return the sums of one batch, over whole rows where the batch has them. codes (b, k)."""
-        whole = batch.full_values is not None
-        values = batch.values if batch.full_values is None else batch.full_values
+        columns, values = batch.columns, batch.values
+        order: Literal["C", "F"] = "C" if columns is None else "F"  # that of the statistics they go into
+        if batch.full_values is not None:
+            columns, values = None, batch.full_values
         n_rows, n_features = values.shape
-        data_code = np.empty((codes.shape[1], n_features), values.dtype, order="F" if whole else "C")
+        data_code = np.empty((codes.shape[1], n_features), values.dtype, order=order)
 
         def multiply(tile: slice) -> None:
             np.matmul(codes.T, values[:, tile], out=data_code[:, tile])
@@ -118,7 +121,7 @@ class BatchSums:
         precise = codes.astype(np.float64)
         return cls(
             n_rows=n_rows,
-            columns=None if whole else batch.columns,
+            columns=columns,
             feature_rows=np.full(n_features, n_rows, np.int64),
             code_gram=precise.T @ precise,
             data_code=data_code,
@@ -161,7 +164,7 @@ def observed(matrix: Array, columns: Indices | None, executor: Executor) -> Arra
         columns = np.arange(matrix.shape[1])
     chosen = columns
     out = np.empty((len(matrix), len(chosen)), matrix.dtype)
-    executor.map(lambda tile: gather_features(matrix, chosen[tile], out[:, tile]), tiles(len(chosen)))
+    executor.map(lambda tile: gather_features(matrix.T, chosen[tile], out[:, tile]), tiles(len(chosen)))
     return out
 
 
@@ -170,35 +173,34 @@ def put_back(values: Array, columns: Indices | None, matrix: Array, executor: Ex
     if values is matrix:
         return
     chosen = np.arange(matrix.shape[1]) if columns is None else columns
-    executor.map(lambda tile: scatter_features(values[:, tile], chosen[tile], matrix), tiles(len(chosen)))
+    executor.map(lambda tile: scatter_features(values[:, tile], chosen[tile], matrix.T), tiles(len(chosen)))
 
 
-def absorb(state: SurrogateState, sums: BatchSums, weight: float, columns: Indices | None, executor: Executor) -> Array:
-    """Take the sums of a step into the statistics; return ``data_code`` at ``columns`` (k, s).
+def absorb(state: SurrogateState, sums: BatchSums, weight: float, executor: Executor) -> None:
+    """Take the sums of a step into the statistics. weight: of this step, if all batches had the same size.
 
-    weight: of this step, whose number is ``state.n_steps`` after the call.
+    The weight of the batch's mean follows its share of the samples seen, ``min(1, weight * t * n_rows / n_samples)``,
+    for the codes as for each feature: with batches of unequal size, anything else lets one of the two statistics
+    forget faster than the other, and atoms shrink.
     """
     state.n_steps += 1
     state.n_samples += sums.n_rows
-    state.code_gram *= 1 - weight
-    state.code_gram += (weight / sums.n_rows) * sums.code_gram
-    state.mean_penalty += weight * (sums.penalty / sums.n_rows - state.mean_penalty)
+    gain = weight * state.n_steps
+    share = min(1.0, gain * sums.n_rows / state.n_samples)
+    state.code_gram *= 1 - share
+    state.code_gram += (share / sums.n_rows) * sums.code_gram
+    state.mean_penalty += share * (sums.penalty / sums.n_rows - state.mean_penalty)
     state.idle_rows = np.where(sums.used, 0, state.idle_rows + sums.n_rows)
 
-    chosen = slice(None) if sums.columns is None else sums.columns
-    state.feature_counts[chosen] += sums.feature_rows
-    counts, gain = state.feature_counts[chosen], weight * state.n_steps
-    if sums.columns is None and not state.data_code.flags.c_contiguous:
-        matrix, totals = state.data_code.T, np.ascontiguousarray(sums.data_code.T)
-        executor.map(
-            lambda tile: blend_by_feature(matrix[tile], totals[tile], sums.feature_rows[tile], counts[tile], gain),
-            tiles(len(counts)),
-        )
-        return observed(state.data_code, columns, executor)
-    data_code = observed(state.data_code, sums.columns, executor)
-    executor.map(
-        lambda tile: blend(data_code[:, tile], sums.data_code[:, tile], sums.feature_rows[tile], counts[tile], gain),
-        tiles(len(counts)),
-    )
-    put_back(data_code, sums.columns, state.data_code, executor)
-    return data_code
+    columns = np.arange(len(sums.feature_rows)) if sums.columns is None else sums.columns
+    state.feature_counts[columns] += sums.feature_rows
+    keep, take = np.empty((2, len(columns)), state.data_code.dtype)
+    batch_weights(sums.feature_rows, state.feature_counts[columns], gain, keep, take)
+
+    def take_in(tile: slice) -> None:
+        if sums.columns is None and state.data_code.flags.c_contiguous:
+            blend(state.data_code[:, tile], sums.data_code[:, tile], keep[tile], take[tile])
+        else:
+            blend_features(state.data_code.T, columns[tile], sums.data_code.T[tile], keep[tile], take[tile])
+
+    executor.map(take_in, tiles(len(columns)))

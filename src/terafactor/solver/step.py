@@ -20,8 +20,9 @@ def step(state: SurrogateState, batch: Batch, problem: Problem, options: SolverO
     codes = problem.encode(batch.values, atoms, n_observed / n_features, executor)
     sums = BatchSums.of(batch, codes, problem.penalty, executor)
     weight = options.schedule.weight(state.n_steps + 1)
-    data_code = absorb(state, sums, weight, batch.columns, executor)
+    absorb(state, sums, weight, executor)
     state.n_batches += 1
+    data_code = observed(state.data_code, batch.columns, executor)
     sweep_atoms(
         atoms,
         data_code,
@@ -33,7 +34,8 @@ def step(state: SurrogateState, batch: Batch, problem: Problem, options: SolverO
         executor=executor,
     )
     put_back(atoms, batch.columns, state.dictionary, executor)
-    if state.idle_rows.max() >= options.reseed_after:
+    # A batch without any nonzero code says that the penalty is strong, not that atoms are of no use.
+    if state.idle_rows.max() >= options.reseed_after and sums.used.any():
         reseed_unused(state, batch, codes, atoms, problem, options.reseed_after)
 
 
@@ -52,7 +54,10 @@ def reseed_unused(
     for atom, row in zip(unused, worst_first, strict=False):
         values = batch.values if batch.full_values is None else batch.full_values
         chosen = slice(None) if batch.columns is None or batch.full_values is not None else batch.columns
+        state.idle_rows[atom] = 0
         seed = problem.constraint.fill(values[row : row + 1], share=values.shape[1] / state.dictionary.shape[1])
+        if not seed.any():  # a row of zeros, or one without positive entries
+            continue
         state.dictionary[atom] = 0
         state.dictionary[atom, chosen] = seed[0]
         state.data_code[atom] = 0
@@ -60,5 +65,4 @@ def reseed_unused(
         state.code_gram[:, atom] = 0
         state.sizes[atom] = atom_sizes(seed, l1_weight, l2_weight)[0]
         state.multipliers[atom] = 0
-        state.idle_rows[atom] = 0
         state.n_reseeded += 1

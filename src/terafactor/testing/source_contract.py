@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -23,9 +24,20 @@ class CountingSource(MatrixSource):
         self.source = source
         self.shape = source.shape
         self.dtype = source.dtype
+        self.in_memory = source.in_memory
         self.geometry = source.geometry
         self.n_reads = 0
         self.n_values = 0
+
+    @property
+    def records(self) -> Sequence[range]:
+        return self.source.records
+
+    def row_blocks(self, record: int) -> Sequence[range] | None:
+        return self.source.row_blocks(record)
+
+    def tiles(self, record: int) -> Sequence[Indices] | None:
+        return self.source.tiles(record)
 
     def read(self, rows: Indices, columns: Indices | None = None) -> Array:
         values = self.source.read(rows, columns)

@@ -1,0 +1,1 @@
+"""Benchmarks: each bar is a ratio of two times taken in one run, or a count; see docs/benchmarks.md."""

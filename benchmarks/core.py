@@ -1,0 +1,236 @@
+"""The bars of the core: speed against the peers and against the bare matrix products, scaling, memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from benchmarks.harness import Bar, Result, Skipped, best_times
+from terafactor import ElasticNet, NormBall
+from terafactor.data import ArraySource
+from terafactor.datasets import make_brain_like
+from terafactor.problem import Problem
+from terafactor.solver import SolverOptions, SurrogateState, fit, objective
+
+ALPHA = 1.0
+"""Strength of the lasso: the default of scikit-learn and ours."""
+
+
+@cache
+def brain_like(n_features: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return 3 600 training rows and 400 held-out ones."""
+    X, _ = make_brain_like(4000, n_features)
+    return X[:3600], X[3600:]
+
+
+def learn(X: np.ndarray, problem: Problem, init: np.ndarray, **options: object) -> SurrogateState:
+    """Fit from a given start; the solver alone, so that both sides of a ratio skip validation of their input."""
+    choices = SolverOptions(n_components=len(init), **options)
+    state = SurrogateState.start(init.copy(), problem, masked=choices.reduction > 1)
+    return fit(ArraySource(X), problem, choices, state)
+
+
+def start(X: np.ndarray, n_components: int, ball: NormBall) -> np.ndarray:
+    """Return rows of X as atoms, the same for every contestant."""
+    return ball.fill(X[np.random.default_rng(0).permutation(len(X))[:n_components]])
+
+
+def learn_scikit_learn(X: np.ndarray, init: np.ndarray, batch_size: int) -> np.ndarray:
+    from sklearn.decomposition import MiniBatchDictionaryLearning
+
+    estimator = MiniBatchDictionaryLearning(
+        len(init), alpha=ALPHA, batch_size=batch_size, max_iter=1, fit_algorithm="cd", dict_init=init,
+        random_state=0, tol=0, max_no_improvement=None,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # thousands of notices that a lasso stopped early
+        return estimator.fit(X).components_
+
+
+def learn_spams(X_by_column: np.ndarray, init_by_column: np.ndarray, batch_size: int) -> np.ndarray:
+    import spams
+
+    return spams.trainDL(
+        X_by_column, D=init_by_column, lambda1=ALPHA, mode=2, modeParam=0, batchsize=batch_size,
+        iter=X_by_column.shape[1] // batch_size, numThreads=1, verbose=False,
+    )  # fmt: skip
+
+
+def against_peers(quick: bool) -> Iterator[Result]:
+    """1 and 2: one epoch of lasso codes and the l2 ball, 3 600 x 20 000, k = 40, b = 50, one thread, same start."""
+    X, held_out = brain_like(20_000)
+    problem = Problem(ALPHA, ElasticNet(1.0), NormBall("l2"))
+    init = start(X, 40, problem.constraint)
+    learned: dict[str, np.ndarray] = {}
+
+    def ours(name: str, **options: object) -> None:
+        learned[name] = learn(X, problem, init, batch_size=50, **options).dictionary
+
+    def scikit_learn() -> None:
+        learned["scikit-learn"] = learn_scikit_learn(X, init, 50)
+
+    contestants = {
+        "terafactor": lambda: ours("terafactor"),
+        "terafactor r=10": lambda: ours("terafactor r=10", reduction=10),
+        "scikit-learn": scikit_learn,
+    }
+    try:
+        import spams  # noqa: F401
+    except ImportError:
+        yield Skipped("1 SPAMS", "spams-bin is not installed")
+    else:
+        by_column = {dtype: (np.asfortranarray(X.T, dtype), np.asfortranarray(init.T, dtype)) for dtype in "fd"}
+
+        def spams_in(dtype: str, name: str) -> None:
+            learned[name] = learn_spams(*by_column[dtype], 50).T
+
+        contestants["SPAMS"] = lambda: spams_in("f", "SPAMS")
+        contestants["SPAMS float64"] = lambda: spams_in("d", "SPAMS float64")
+    with threadpool_limits(1):
+        times = best_times(contestants, repeats=2 if quick else 5)
+        objectives = {
+            name: objective(ArraySource(held_out), np.ascontiguousarray(atoms, np.float32), problem)
+            for name, atoms in learned.items()
+        }
+    details = {f"{name} s": time for name, time in times.items()}
+    details |= {f"{name} objective": value for name, value in objectives.items()}
+    yield Bar("1 speed-up over scikit-learn", times["scikit-learn"] / times["terafactor"], 4, False, details=details)
+    if "SPAMS" in times:
+        yield Bar("1 speed-up over SPAMS (float32)", times["SPAMS"] / times["terafactor"], 3, False)
+        yield Bar("1 speed-up over SPAMS (its default float64)", times["SPAMS float64"] / times["terafactor"], 3, False)
+    best = min(value for name, value in objectives.items() if not name.startswith("terafactor"))
+    excess = 100 * (objectives["terafactor"] / best - 1)
+    yield Bar("1 held-out objective above the better peer", excess, 0.1, unit="%")
+    yield Bar("2 speed-up of r=10 over scikit-learn", times["scikit-learn"] / times["terafactor r=10"], 10, False)
+    apart = 100 * (objectives["terafactor r=10"] / objectives["scikit-learn"] - 1)
+    yield Bar("2 held-out objective of r=10 above scikit-learn's", apart, 1, unit="%")
+
+
+def products(n_rows: int, n_observed: int, n_components: int, n_threads: int, steps: int) -> object:
+    """Return a function that runs the four matrix products of a step, ``steps`` times."""
+    random = np.random.default_rng(0)
+    X, D = (random.standard_normal((n, n_observed), np.float32) for n in (n_rows, n_components))
+    by_feature = np.ascontiguousarray(D.T)
+    codes = random.standard_normal((n_components, n_rows), np.float32)
+    gram = random.standard_normal((n_components, n_components), np.float32)
+    outs = [
+        np.empty(shape, np.float32)
+        for shape in ((n_rows, n_components), gram.shape, (n_components, n_observed), (n_components, n_observed))
+    ]
+
+    def run() -> None:
+        with threadpool_limits(n_threads):
+            for _ in range(steps):
+                np.matmul(X, by_feature, out=outs[0])
+                np.matmul(D, by_feature, out=outs[1])
+                np.matmul(codes, X, out=outs[2])
+                np.matmul(gram, D, out=outs[3])
+
+    return run
+
+
+def against_floor(quick: bool) -> Iterator[Result]:
+    """3: one epoch of ridge codes and the l1 ball, 3 600 x 44 664, k = 60, b = 40, over the bare products."""
+    X, _ = brain_like(44_664)
+    problem = Problem(1e-3, ElasticNet(0.0), NormBall("l1"))
+    init = start(X, 60, problem.constraint)
+    for reduction, bound in ((1, 2), (12, 3)):
+        times = best_times(
+            {
+                "floor s": products(40, 44_664 // reduction, 60, 1, 90),
+                "terafactor s": lambda r=reduction: learn(
+                    X, problem, init, batch_size=40, reduction=r, statistics="masked"
+                ),
+            },
+            repeats=2 if quick else 5,
+        )
+        yield Bar(
+            f"3 time over the floor, r={reduction}", times["terafactor s"] / times["floor s"], bound, details=times
+        )
+
+
+def growth_with_features(quick: bool) -> Iterator[Result]:
+    """4: masks of 5 000 features, k = 40, b = 40, from p = 50 000 to 800 000, mean step over two cycles."""
+    random = np.random.default_rng(0)
+    for norm in ("l2", "l1"):
+        problem = Problem(1e-3, ElasticNet(0.0), NormBall(norm))
+        step_times = {}
+        for n_features in (50_000, 800_000):
+            X = random.standard_normal((120, n_features), np.float32)
+            init, cycle = start(X, 40, problem.constraint), n_features // 5000
+            n_steps = 2 * cycle
+
+            def run(X: np.ndarray = X, init: np.ndarray = init, n_steps: int = n_steps, cycle: int = cycle) -> None:
+                learn(X, problem, init, batch_size=40, reduction=cycle, statistics="masked", n_epochs=n_steps / 3)
+
+            total = best_times({"run": run}, repeats=1 if quick else 3)["run"]
+            step_times[f"p={n_features} ms"] = 1e3 * total / n_steps
+        small, large = step_times.values()
+        yield Bar(
+            f"4 growth of the step from 50 000 to 800 000 features, {norm}", large / small, 1.5, details=step_times
+        )
+
+
+def two_threads(quick: bool) -> Iterator[Result]:
+    """5: benchmark 1 on two threads against one: the same bits, and the scaling of the bare products."""
+    X, _ = brain_like(20_000)
+    problem = Problem(ALPHA, ElasticNet(1.0), NormBall("l2"))
+    init = start(X, 40, problem.constraint)
+    learned = {}
+
+    def run(n_threads: int) -> None:
+        learned[n_threads] = learn(X, problem, init, batch_size=50, n_threads=n_threads).dictionary
+
+    contestants = {f"terafactor {n} s": (lambda n=n: run(n)) for n in (1, 2)}
+    contestants |= {f"products {n} s": products(50, 20_000, 40, n, 72) for n in (1, 2)}
+    times = best_times(contestants, repeats=3 if quick else 7)
+    same = float(np.array_equal(learned[1], learned[2]))
+    yield Bar("5 same bits on two threads", same, 1, False, unit="")
+    ours, bare = (times[f"{name} 1 s"] / times[f"{name} 2 s"] for name in ("terafactor", "products"))
+    yield Bar("5 scaling on two threads over that of the products", 100 * ours / bare, 80, False, "%", times)
+
+
+MEMORY_PROBE = """
+import sys, numpy as np
+from terafactor import MaskedDictionaryLearning
+
+def status(field):
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+
+reduction = float(sys.argv[1])
+make = lambda: MaskedDictionaryLearning(70, reduction=reduction, random_state=0, penalty="l2", constraint="l1", alpha=1e-3)
+make().fit(np.random.default_rng(0).standard_normal((200, 2000), np.float32))
+X = np.random.default_rng(0).standard_normal((400, 500_000), np.float32)
+open("/proc/self/clear_refs", "w").write("5")
+before = status("VmRSS")
+make().fit(X)
+print(status("VmHWM") - before)
+"""
+
+
+def memory(quick: bool) -> Iterator[Result]:
+    """6: peak memory of a fit at p = 500 000, k = 70, float32, over that just before it."""
+    if not sys.platform.startswith("linux"):
+        yield Skipped("6 memory", "read from /proc, which this system lacks")
+        return
+    for reduction in (1, 10):
+        command = [sys.executable, "-c", MEMORY_PROBE, str(reduction)]
+        growth = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        allowed = 3 * 500_000 * 70 * 4 + 200e6
+        yield Bar(f"6 memory of a fit, r={reduction}", growth / 1e6, allowed / 1e6, unit="MB")
+
+
+BENCHMARKS = {
+    "peers": against_peers,
+    "floor": against_floor,
+    "growth": growth_with_features,
+    "threads": two_threads,
+    "memory": memory,
+}

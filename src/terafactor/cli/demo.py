@@ -1,0 +1,225 @@
+"""``terafactor demo``: atoms of photographs, learned with and without masks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from terafactor import MaskedDictionaryLearning, PatchSource
+from terafactor._typing import Array
+from terafactor.cli._drawing import AtomsPanel, Curve, draw_atoms, draw_curves
+from terafactor.errors import MissingDependencyError
+from terafactor.solver import Evaluation
+
+TRAINING_SHARE = 0.8
+"""Part of the width of each photograph, from the left, that patches are learned from; the rest is held out."""
+
+HEADINGS = ("reduction", "features per step", "time to learn", "rows/s", "held-out objective", "zeros in codes")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the demo learns."""
+
+    reductions: tuple[int, ...] = (1, 8)
+    """Reductions to compare; the others are judged against the first."""
+
+    patch_size: int = 32
+    """Height and width of a patch: large enough that a mask saves work which shows."""
+
+    alpha: float = 1.0
+    """Strength of the penalty: much less gives noisy atoms, twice as much leaves many of them unused."""
+
+    batch_size: int = 25
+    """Patches per step: few, since what a mask shortens is work per step rather than per patch."""
+
+    n_rows: int = 24_000
+    """Patches to learn from."""
+
+    n_held_out: int = 1_000
+    """Patches to judge on, the same for every seed."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came out of one fit."""
+
+    reduction: int
+    """How many times fewer features than there are a step saw."""
+
+    history: Sequence[Evaluation]
+    """How the fit went."""
+
+    zeros: float
+    """Share of zeros in the codes of the held-out patches."""
+
+    atoms: Array
+    """Atoms as pictures (k, height, width, channels), the most used one first."""
+
+    @property
+    def seconds(self) -> float:
+        """Time to learn, evaluations aside."""
+        return self.history[-1].seconds
+
+    @property
+    def objective(self) -> float:
+        """Held-out objective at the end."""
+        return self.history[-1].objective or math.nan
+
+    @property
+    def rows_per_second(self) -> float:
+        """Patches learned from per second."""
+        return self.history[-1].n_samples / self.seconds
+
+
+def run(out: Path, *, n_components: int, seed: int, settings: Settings | None = None) -> None:
+    """Learn atoms from photographs with each reduction, print a comparison and draw it in the folder ``out``."""
+    settings = settings or Settings()
+    require_drawing()
+    out.mkdir(parents=True, exist_ok=True)
+    progress, console = Console(stderr=True), Console()
+    with progress.status("Reading photographs and preparing kernels"):
+        training, held_out = load_patches(settings)
+        warm_up(training, held_out, settings)
+    outcomes = []
+    for reduction in settings.reductions:
+        progress.print(f"Learning {n_components} atoms with reduction {reduction}", highlight=False)
+        outcomes.append(learn(training, held_out, settings, reduction, n_components, seed))
+    console.print(comparison_table(outcomes, training))
+    console.print(summary(outcomes, training), highlight=False)
+    for path in draw(outcomes, out, settings):
+        console.print(f"Wrote {path}", highlight=False, soft_wrap=True)
+
+
+def require_drawing() -> None:
+    """Raise an error unless all that the demo needs beyond the core is installed."""
+    for package, name in (("matplotlib", "matplotlib"), ("PIL", "pillow")):
+        try:
+            import_module(package)
+        except ImportError as error:
+            raise MissingDependencyError(name, extra="report", purpose="terafactor demo") from error
+
+
+def load_patches(settings: Settings) -> tuple[PatchSource, Array]:
+    """Return the training patches, addressed in the photographs, and some held-out ones.
+
+    No training patch shares a pixel with a held-out one, and these are spread evenly.
+    """
+    from sklearn.datasets import load_sample_images
+
+    photographs = [image / 255 for image in load_sample_images().images]
+    cuts = [round(TRAINING_SHARE * image.shape[1]) for image in photographs]
+    size = (settings.patch_size, settings.patch_size)
+    training = PatchSource([image[:, :cut] for image, cut in zip(photographs, cuts, strict=True)], size)
+    rest = PatchSource([image[:, cut:] for image, cut in zip(photographs, cuts, strict=True)], size)
+    rows = np.linspace(0, rest.shape[0] - 1, settings.n_held_out).astype(np.int64)
+    return training, rest.read(rows)
+
+
+def warm_up(training: PatchSource, held_out: Array, settings: Settings) -> None:
+    """Fit once on a few patches, so that the times compared hold no compilation."""
+    for reduction in settings.reductions:
+        estimator = estimator_for(training, settings, reduction, n_components=2, seed=0, n_rows=settings.batch_size)
+        estimator.fit(training, validation=held_out[:2])
+
+
+def estimator_for(
+    training: PatchSource, settings: Settings, reduction: int, *, n_components: int, seed: int, n_rows: int
+) -> MaskedDictionaryLearning:
+    """Return an estimator that visits ``n_rows`` patches; the same ones whatever the reduction."""
+    return MaskedDictionaryLearning(
+        n_components,
+        alpha=settings.alpha,
+        reduction=reduction,
+        batch_size=settings.batch_size,
+        n_epochs=n_rows / training.shape[0],
+        random_state=seed,
+    )
+
+
+def learn(
+    training: PatchSource, held_out: Array, settings: Settings, reduction: int, n_components: int, seed: int
+) -> Outcome:
+    """Fit with one reduction, showing progress, and judge the result on the held-out patches."""
+    estimator = estimator_for(
+        training, settings, reduction, n_components=n_components, seed=seed, n_rows=settings.n_rows
+    )
+    estimator.set_params(verbose=1).fit(training, validation=held_out)
+    codes = estimator.transform(held_out)
+    most_used_first = np.argsort(-np.abs(codes).sum(axis=0), kind="stable")
+    atoms = estimator.components_[most_used_first].reshape(n_components, *(training.geometry or ()))
+    return Outcome(reduction, estimator.history_, float(np.mean(codes == 0)), atoms)
+
+
+def comparison_table(outcomes: Sequence[Outcome], training: PatchSource) -> Table:
+    """Return the numbers of all fits, a line for each."""
+    title = f"{len(outcomes[0].atoms)} atoms from {outcomes[0].history[-1].n_samples:,} colour patches"
+    table = Table(title=title, caption="Wall-clock time, without compilation and evaluation.")
+    for heading in HEADINGS:
+        table.add_column(heading, justify="right")
+    for outcome in outcomes:
+        table.add_row(
+            f"{outcome.reduction}",
+            f"{training.shape[1] / outcome.reduction:,.0f}",
+            f"{outcome.seconds:.1f} s",
+            f"{outcome.rows_per_second:,.0f}",
+            f"{outcome.objective:.3f}",
+            f"{outcome.zeros:.1%}",
+        )
+    return table
+
+
+def summary(outcomes: Sequence[Outcome], training: PatchSource) -> str:
+    """Return what the reader sees, in a sentence: the last fit against the first."""
+    reference, masked = outcomes[0], outcomes[-1]
+    speed = masked.rows_per_second / reference.rows_per_second
+    change = masked.objective / reference.objective - 1
+    reached = seconds_to_reach(masked.objective, reference.history)
+    when = "did not reach" if reached is None else f"reached after {reached:.1f} s instead of {masked.seconds:.1f} s"
+    return (
+        f"Reduction {masked.reduction}, using {training.shape[1] / masked.reduction:,.0f} of {training.shape[1]:,} "
+        f"features per step, learned from the same patches {speed:.1f} times as fast as reduction "
+        f"{reference.reduction}; its held-out objective ended {abs(change):.2%} {'higher' if change > 0 else 'lower'} "
+        f"(lower is better), a level that reduction {reference.reduction} {when}."
+    )
+
+
+def seconds_to_reach(objective: float, history: Sequence[Evaluation]) -> float | None:
+    """Return when a fit first came down to ``objective``, on a line between evaluations; None if it never did."""
+    seconds = [evaluation.seconds for evaluation in history]
+    objectives = [evaluation.objective or math.nan for evaluation in history]
+    after = next((number for number, value in enumerate(objectives) if value <= objective), None)
+    if after is None or after == 0:
+        return None if after is None else seconds[0]
+    share = (objectives[after - 1] - objective) / (objectives[after - 1] - objectives[after])
+    return seconds[after - 1] + share * (seconds[after] - seconds[after - 1])
+
+
+def draw(outcomes: Sequence[Outcome], out: Path, settings: Settings) -> list[Path]:
+    """Draw atoms and objectives; return the files written."""
+    size = settings.patch_size
+    panels = [
+        AtomsPanel(
+            f"reduction {outcome.reduction}",
+            f"{outcome.seconds:.1f} s, held-out objective {outcome.objective:.3f}",
+            outcome.atoms,
+        )
+        for outcome in outcomes
+    ]
+    curves = [
+        Curve(
+            f"reduction {outcome.reduction}",
+            [evaluation.seconds for evaluation in outcome.history],
+            [evaluation.objective or math.nan for evaluation in outcome.history],
+        )
+        for outcome in outcomes
+    ]
+    title = f"{len(outcomes[0].atoms)} atoms learned from colour patches of {size} x {size} pixels"
+    return [draw_atoms(panels, title, out / "atoms.png"), draw_curves(curves, out / "objective.png")]

@@ -1,0 +1,58 @@
+"""Gathering, scattering and blending mean what their docstrings say, in both memory orders."""
+
+import numpy as np
+import pytest
+
+from terafactor.kernels.accumulation import (
+    batch_weights,
+    blend,
+    blend_features,
+    gather_features,
+    gather_values,
+    scatter_features,
+)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("n_observed", [0, 1, 15, 16, 17, 60])
+def test_gather_and_scatter(order, n_observed):
+    random = np.random.default_rng(0)
+    matrix = np.asarray(random.standard_normal((5, 60)), order=order)
+    columns = np.sort(random.permutation(60)[:n_observed])
+    out = np.empty((5, n_observed))
+    gather_features(matrix.T, columns, out)
+    np.testing.assert_array_equal(out, matrix[:, columns])
+    expected = matrix.copy()
+    expected[:, columns] = -out
+    scatter_features(-out, columns, matrix.T)
+    np.testing.assert_array_equal(matrix, expected)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_gather_values(order):
+    random = np.random.default_rng(0)
+    matrix = np.asarray(random.standard_normal((9, 30)), order=order)
+    rows, columns = np.array([7, 0, 3]), np.array([1, 2, 29])
+    out = np.empty((3, 3))
+    gather_values(matrix, rows, columns, out)
+    np.testing.assert_array_equal(out, matrix[np.ix_(rows, columns)])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_blend(dtype):
+    random = np.random.default_rng(0)
+    matrix, sums = random.standard_normal((2, 4, 50)).astype(dtype)
+    feature_rows = random.integers(0, 4, 50)
+    counts = feature_rows + random.integers(0, 20, 50)
+    gain = 1.7
+    weights = np.minimum(1, gain * feature_rows / np.maximum(counts, 1))
+    expected = (1 - weights) * matrix + weights * sums / np.maximum(feature_rows, 1)
+    keep, take = np.empty((2, 50), dtype)
+    batch_weights(feature_rows, counts, gain, keep, take)
+    some = np.array([3, 17, 49])
+    by_feature = np.ascontiguousarray(matrix.T)
+    blend_features(by_feature, some, np.ascontiguousarray(sums.T[some]), keep[some], take[some])
+    np.testing.assert_allclose(by_feature.T[:, some], expected[:, some], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(np.delete(by_feature.T, some, axis=1), np.delete(matrix, some, axis=1))
+    blend(matrix, sums, keep, take)
+    np.testing.assert_allclose(matrix, expected, rtol=1e-5, atol=1e-6)

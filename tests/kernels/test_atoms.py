@@ -1,0 +1,114 @@
+"""The blocked sweep over atoms equals the plain one of the paper and never raises the surrogate."""
+
+import numpy as np
+import pytest
+
+from terafactor._threads import Executor
+from terafactor.kernels import reference
+from terafactor.kernels.atoms import BLOCK, atom_sizes, sweep_atoms
+from terafactor.problem import NormBall
+
+BALLS = [
+    NormBall("l2"),
+    NormBall("l1", radius=2.0),
+    NormBall("elastic-net", l1_ratio=0.4),
+    NormBall("l2", positive=True),
+    NormBall("l1", positive=True),
+]
+
+
+def make(n_components, n_features, n_observed, ball, dtype, seed=0):
+    """Return a dictionary in the ball, statistics of random codes, and a mask."""
+    random = np.random.default_rng(seed)
+    dictionary = ball.project(random.standard_normal((n_components, n_features)).astype(dtype))
+    codes = random.standard_normal((3 * n_components, n_components)) * random.uniform(0.1, 2, n_components)
+    code_gram = codes.T @ codes / len(codes)
+    data_code = (code_gram @ ball.project(random.standard_normal((n_components, n_features)))).astype(dtype)
+    columns = np.sort(random.permutation(n_features)[:n_observed])
+    return dictionary, data_code, code_gram, columns
+
+
+def sweep(dictionary, data_code, code_gram, columns, ball, n_threads=1):
+    """Return the dictionary after one sweep on ``columns``, and the sizes of its atoms."""
+    lowered = ball.lower()
+    sizes = atom_sizes(dictionary, *lowered[:2])
+    atoms = np.ascontiguousarray(dictionary[:, columns])
+    with Executor(n_threads) as executor:
+        sweep_atoms(
+            atoms, np.ascontiguousarray(data_code[:, columns]), code_gram, lowered, sizes, np.zeros(len(sizes)),
+            whole=len(columns) == dictionary.shape[1], executor=executor,
+        )  # fmt: skip
+    updated = dictionary.copy()
+    updated[:, columns] = atoms
+    return updated, sizes
+
+
+def surrogate(dictionary, code_gram, data_code):
+    D = dictionary.astype(np.float64).T
+    return reference.surrogate(D, code_gram, data_code.astype(np.float64).T, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("ball", BALLS, ids=repr)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 2e-5), (np.float64, 1e-11)])
+@pytest.mark.parametrize("n_observed", [300, 41])
+@pytest.mark.parametrize("n_components", [1, 7, BLOCK, 2 * BLOCK + 5])
+def test_equals_the_reference(ball, dtype, tolerance, n_observed, n_components):
+    dictionary, data_code, code_gram, columns = make(n_components, 300, n_observed, ball, dtype)
+    updated, sizes = sweep(dictionary, data_code, code_gram, columns, ball)
+    mask = np.zeros(300)
+    mask[columns] = 1
+    l1_weight, l2_weight, limit, positive = ball.lower()
+    expected = reference.dictionary_update(
+        data_code.T.astype(np.float64), code_gram, dictionary.T.astype(np.float64), mask, ball.norm, limit,
+        approximate=True, rho=ball.l1_ratio, positive=positive,
+    ).T  # fmt: skip
+    np.testing.assert_allclose(updated, expected, atol=tolerance)
+    np.testing.assert_allclose(sizes, atom_sizes(updated, l1_weight, l2_weight), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("ball", BALLS, ids=repr)
+@pytest.mark.parametrize("n_observed", [200, 30])
+def test_never_raises_the_surrogate_and_keeps_the_rest(ball, n_observed):
+    for seed in range(10):
+        dictionary, data_code, code_gram, columns = make(20, 200, n_observed, ball, np.float64, seed)
+        updated, sizes = sweep(dictionary, data_code, code_gram, columns, ball)
+        before, after = (surrogate(d, code_gram, data_code) for d in (dictionary, updated))
+        assert after <= before + 1e-12 * abs(before)
+        assert (ball.size(updated) <= 1 + 1e-10).all()
+        outside = np.setdiff1d(np.arange(200), columns)
+        np.testing.assert_array_equal(updated[:, outside], dictionary[:, outside])
+        assert sizes.max() <= ball.lower()[2] * (1 + 1e-10)
+
+
+def test_repeated_sweeps_reach_the_minimum():
+    ball = NormBall("l1")
+    dictionary, data_code, code_gram, columns = make(6, 80, 80, ball, np.float64)
+    for _ in range(3000):
+        dictionary, _ = sweep(dictionary, data_code, code_gram, columns, ball)
+    gradient = code_gram @ dictionary - data_code
+    # At the minimum of a convex problem over a product of balls, a projected gradient step stays put.
+    np.testing.assert_allclose(ball.project(dictionary - 0.1 * gradient), dictionary, atol=1e-8)
+
+
+def test_unused_atoms_stay_where_they_are():
+    ball = NormBall("l2")
+    dictionary, data_code, code_gram, columns = make(5, 50, 50, ball, np.float64)
+    code_gram[3, :] = code_gram[:, 3] = 0
+    updated, _ = sweep(dictionary, data_code, code_gram, columns, ball)
+    np.testing.assert_array_equal(updated[3], dictionary[3])
+    assert not np.array_equal(updated[2], dictionary[2])
+
+
+@pytest.mark.parametrize("ball", BALLS[:3], ids=repr)
+def test_the_number_of_threads_does_not_change_a_bit(ball):
+    problem = make(2 * BLOCK + 3, 10_000, 9_000, ball, np.float32)
+    one, _ = sweep(*problem, ball)
+    two, _ = sweep(*problem, ball, n_threads=2)
+    np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_atom_sizes(order):
+    dictionary = np.asarray(np.random.default_rng(0).standard_normal((3, 2500)), order=order)
+    expected = 0.3 * np.abs(dictionary).sum(axis=1) + 0.7 / 2 * (dictionary**2).sum(axis=1)
+    np.testing.assert_allclose(atom_sizes(dictionary, 0.3, 0.7), expected)

@@ -1,0 +1,92 @@
+"""Codes: equal to the reference, optimal by their subgradient, sane in degenerate cases."""
+
+import numpy as np
+import pytest
+
+from terafactor._threads import Executor
+from terafactor.kernels import reference
+from terafactor.problem import ElasticNet, Problem
+
+PENALTIES = [ElasticNet(rho, positive) for rho in (0.0, 0.4, 1.0) for positive in (False, True)]
+
+
+def make(dtype=np.float64, n_rows=6, n_components=8, n_observed=40, seed=0):
+    random = np.random.default_rng(seed)
+    atoms = random.standard_normal((n_components, n_observed)).astype(dtype)
+    values = (
+        random.standard_normal((n_rows, n_components)) @ atoms + random.standard_normal((n_rows, n_observed))
+    ).astype(dtype)
+    return values, atoms
+
+
+def encode(problem, values, atoms, share=1.0):
+    with Executor() as executor:
+        return problem.encode(values, atoms, share, executor)
+
+
+@pytest.mark.parametrize("penalty", PENALTIES, ids=repr)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 2e-5), (np.float64, 1e-9)])
+@pytest.mark.parametrize("alpha", [0.1, 10.0])
+def test_equals_the_reference(penalty, dtype, tolerance, alpha):
+    values, atoms = make(dtype)
+    problem = Problem(alpha, penalty, code_tolerance=1e-12)
+    codes = encode(problem, values, atoms, share=0.5)
+    assert codes.dtype == dtype
+    mask = np.repeat([1.0, 0.0], atoms.shape[1])  # half of 2 s features observed
+    dictionary = np.hstack([atoms, np.ones_like(atoms)]).T.astype(np.float64)
+    for row, code in zip(values.astype(np.float64), codes, strict=True):
+        signal = np.concatenate([row, np.ones_like(row)])
+        expected = reference.code(signal, dictionary, mask, alpha, penalty.l1_ratio, penalty.positive)
+        np.testing.assert_allclose(code, expected, atol=tolerance * max(1, np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("penalty", PENALTIES, ids=repr)
+def test_satisfies_the_optimality_conditions(penalty):
+    values, atoms = make(n_rows=30, n_components=20, seed=1)
+    alpha = 3.0
+    codes = encode(Problem(alpha, penalty), values, atoms)
+    correlations = values @ atoms.T
+    slope = correlations - codes @ (atoms @ atoms.T) - alpha * (1 - penalty.l1_ratio) * codes
+    l1 = alpha * penalty.l1_ratio
+    violation = np.where(codes == 0, np.maximum((slope if penalty.positive else np.abs(slope)) - l1, 0), 0)
+    violation = np.where(codes > 0, np.abs(slope - l1), violation)
+    violation = np.where(codes < 0, np.abs(slope + l1), violation)
+    assert (violation.max(axis=1) <= 1.01e-4 * np.abs(correlations).max(axis=1)).all()
+    if penalty.positive:
+        assert (codes >= 0).all()
+
+
+@pytest.mark.parametrize("penalty", PENALTIES, ids=repr)
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_dependent_or_zero_atoms_give_finite_codes(penalty, alpha):
+    values, atoms = make(n_components=4)
+    atoms[1] = atoms[0]
+    atoms[2] = 0
+    codes = encode(Problem(alpha, penalty, max_passes=200), values, atoms)
+    assert np.isfinite(codes).all()
+    assert not codes[:, 2].any()
+
+
+def test_no_penalty_is_least_squares():
+    values, atoms = make()
+    codes = encode(Problem(0.0, ElasticNet(0.0)), values, atoms)
+    np.testing.assert_allclose(codes, np.linalg.lstsq(atoms.T, values.T, rcond=None)[0].T, atol=1e-10)
+
+
+def test_a_strong_penalty_gives_zero_codes():
+    values, atoms = make()
+    assert not encode(Problem(1e6), values, atoms).any()
+
+
+@pytest.mark.parametrize("penalty", PENALTIES, ids=repr)
+def test_losses_are_the_objective(penalty):
+    values, atoms = make()
+    problem = Problem(2.0, penalty)
+    codes = encode(problem, values, atoms)
+    with Executor() as executor:
+        losses = problem.losses(values, atoms, codes, 0.25, executor)
+    expected = [
+        4 / 2 * np.sum((x - a @ atoms) ** 2) + 2.0 * reference.omega(a, penalty.l1_ratio)
+        for x, a in zip(values, codes, strict=True)
+    ]
+    np.testing.assert_allclose(losses, expected)
