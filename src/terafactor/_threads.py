@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from numbers import Integral
 from typing import Any, Self, TypeVar
 
+from terafactor._typing import is_number
 from terafactor.errors import ParameterError
 
 Item = TypeVar("Item")
@@ -37,7 +38,7 @@ def resolve_threads(n_threads: object) -> int:
         from joblib import cpu_count
 
         return int(cpu_count())
-    if isinstance(n_threads, bool) or not isinstance(n_threads, Integral) or n_threads < 1:
+    if not (isinstance(n_threads, Integral) and is_number(n_threads) and n_threads >= 1):
         raise ParameterError(f"n_threads must be an integer >= 1, or None for all cores, got {n_threads!r}")
     return int(n_threads)
 

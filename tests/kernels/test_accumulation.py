@@ -9,6 +9,7 @@ from terafactor.kernels.accumulation import (
     blend_features,
     gather_features,
     gather_values,
+    multiply_sparse,
     scatter_features,
 )
 
@@ -20,11 +21,11 @@ def test_gather_and_scatter(order, n_observed):
     matrix = np.asarray(random.standard_normal((5, 60)), order=order)
     columns = np.sort(random.permutation(60)[:n_observed])
     out = np.empty((5, n_observed))
-    gather_features(matrix.T, columns, out)
+    gather_features(matrix.T, columns, 0, n_observed, out)
     np.testing.assert_array_equal(out, matrix[:, columns])
     expected = matrix.copy()
     expected[:, columns] = -out
-    scatter_features(-out, columns, matrix.T)
+    scatter_features(-out, columns, 0, n_observed, matrix.T)
     np.testing.assert_array_equal(matrix, expected)
 
 
@@ -51,8 +52,19 @@ def test_blend(dtype):
     batch_weights(feature_rows, counts, gain, keep, take)
     some = np.array([3, 17, 49])
     by_feature = np.ascontiguousarray(matrix.T)
-    blend_features(by_feature, some, np.ascontiguousarray(sums.T[some]), keep[some], take[some])
+    blend_features(by_feature, some, np.ascontiguousarray(sums.T[some]), keep[some], take[some], 0, 3)
     np.testing.assert_allclose(by_feature.T[:, some], expected[:, some], rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(np.delete(by_feature.T, some, axis=1), np.delete(matrix, some, axis=1))
-    blend(matrix, sums, keep, take)
+    blend(matrix, sums, keep, take, 0, 30)
+    blend(matrix, sums, keep, take, 30, 50)
     np.testing.assert_allclose(matrix, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_multiply_sparse(dtype):
+    random = np.random.default_rng(0)
+    codes = (random.standard_normal((9, 4)) * (random.random((9, 4)) < 0.3)).astype(dtype)
+    values, out = random.standard_normal((9, 70)).astype(dtype), np.empty((4, 70), dtype)
+    multiply_sparse(codes, values, 0, 33, out)
+    multiply_sparse(codes, values, 33, 70, out)
+    np.testing.assert_allclose(out, codes.T @ values, rtol=1e-5, atol=1e-6)

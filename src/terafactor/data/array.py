@@ -19,15 +19,17 @@ class ArraySource(MatrixSource):
     ----------
     array : ndarray of shape (n_samples, n_features)
         At least one row and one feature.
+    name : str
+        What errors call it.
     """
 
     in_memory = True
 
-    def __init__(self, array: Array) -> None:
+    def __init__(self, array: Array, name: str = "X") -> None:
         if not (isinstance(array, np.ndarray) and array.ndim == 2 and array.size and array.dtype in DTYPES):
             what = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else repr(type(array))
             raise DataError(f"ArraySource takes a float32 or float64 array of shape (rows, features), got {what}")
-        check_finite(array)
+        check_finite(array, name)
         self.array = array
         self.shape = (int(array.shape[0]), int(array.shape[1]))
         self.dtype = array.dtype
@@ -35,7 +37,7 @@ class ArraySource(MatrixSource):
     def read(self, rows: Indices, columns: Indices | None = None) -> Array:
         check_indices(rows, self.shape[0], "rows")
         if columns is None:
-            return np.take(self.array, rows, axis=0)
+            return np.ascontiguousarray(self.array[rows])
         check_indices(columns, self.shape[1], "columns")
         values = np.empty((len(rows), len(columns)), self.dtype)
         gather_values(self.array, rows, columns, values)

@@ -54,7 +54,7 @@ def check_indices(indices: Indices, bound: int, what: str) -> None:
         raise IndexError(f"{what} must be between 0 and {bound - 1}, got {indices.min()} to {indices.max()}")
 
 
-def check_finite(values: Array, *, first_row: int = 0, rows_at_once: int = 64) -> None:
+def check_finite(values: Array, name: str = "X", *, rows_at_once: int = 64) -> None:
     """Raise an error that names row and column of the first NaN or infinity in ``values`` (n, p)."""
     for start in range(0, len(values), rows_at_once):
         part = values[start : start + rows_at_once]
@@ -66,6 +66,6 @@ def check_finite(values: Array, *, first_row: int = 0, rows_at_once: int = 64) -
             row, column = np.argwhere(~finite)[0]
             value = "NaN" if np.isnan(part[row, column]) else "infinity (inf)"
             raise DataError(
-                f"X contains {value} at row {first_row + start + row}, column {column}; "
+                f"{name} contains {value} at row {start + row}, column {column}; "
                 "every entry must be finite: drop such rows or columns, or fill them in"
             )

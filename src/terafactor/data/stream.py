@@ -113,6 +113,8 @@ class BatchStream:
         random = generator(self.seed, Purpose.ROW_ORDER, epoch)
         batches: list[Indices] = []
         for number, record in enumerate(self.source.records):
+            if not record:
+                continue
             rows = np.arange(record.start, record.stop)
             if self.shuffle:
                 blocks = self.source.row_blocks(number)

@@ -166,8 +166,8 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         problem = self._problem()
         source = self._source(X, reset=True)
         options = self._options(source)
-        Masks(source.shape[1], options.reduction, options.seed)  # refuses a reduction above the number of features
-        held_out = None if validation is None else self._source(validation, reset=False)
+        self._check_reduction(source)
+        held_out = None if validation is None else self._source(validation, reset=False, name="validation")
         state = self._initial_state(source, problem, options)
         self._seed = options.seed
         self._learn(source, problem, options, state, held_out)
@@ -194,6 +194,7 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
                     "call fit to start anew"
                 )
         options = self._options(source, seed=seed, n_epochs=1, tol=0.0, max_time=None, shuffle=False)
+        self._check_reduction(source)
         if state is None:
             state = self._initial_state(source, problem, options)
         elif problem.constraint != self._constraint:
@@ -205,13 +206,13 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     def transform(self, X: Any) -> Array:
         """Return the codes of the rows of X, an array of shape (n_samples, n_components)."""
-        check_is_fitted(self)
+        check_is_fitted(self, "components_")
         source = self._source(X, reset=False)
         return solver.encode(source, self._atoms(source), self._problem(), resolve_threads(self.n_threads))
 
     def inverse_transform(self, X: Any) -> Array:
         """Return ``codes @ components_``, the rows that the codes X stand for."""
-        check_is_fitted(self)
+        check_is_fitted(self, "components_")
         codes = check_array(X, dtype=DTYPES, input_name="codes")
         if codes.shape[1] != len(self.components_):
             raise DataError(f"codes have {codes.shape[1]} columns, but the model has {len(self.components_)} atoms")
@@ -219,7 +220,7 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     def objective(self, X: Any) -> float:
         """Return the mean over the rows of X of ``1/2 |x - a D|^2 + alpha * Omega(a)``, with the best codes a."""
-        check_is_fitted(self)
+        check_is_fitted(self, "components_")
         source = self._source(X, reset=False)
         return solver.objective(source, self._atoms(source), self._problem(), resolve_threads(self.n_threads))
 
@@ -264,7 +265,11 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             values["seed"] = resolve_seed(self.random_state)
         return SolverOptions(**(values | changes))
 
-    def _source(self, X: Any, *, reset: bool) -> MatrixSource:
+    def _check_reduction(self, source: MatrixSource) -> None:
+        """Refuse a reduction above the number of features before anything changes."""
+        Masks(source.shape[1], self.reduction, seed=0)
+
+    def _source(self, X: Any, *, reset: bool, name: str = "X") -> MatrixSource:
         """Return a source of validated numbers, checked against the features of the model unless ``reset``."""
         if isinstance(X, MatrixSource):
             if reset:
@@ -274,7 +279,7 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             elif X.shape[1] != self.n_features_in_:
                 raise DataError(f"X has {X.shape[1]} features, but the model was fitted with {self.n_features_in_}")
             return X
-        return ArraySource(validate_data(self, X, reset=reset, dtype=DTYPES, ensure_all_finite=False))
+        return ArraySource(validate_data(self, X, reset=reset, dtype=DTYPES, ensure_all_finite=False), name)
 
     def _atoms(self, source: MatrixSource) -> Array:
         """Return the atoms in the precision of the rows."""
@@ -285,11 +290,18 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         if self.init is None:
             return None
         given = getattr(self.init, "components_", self.init)
-        atoms = check_array(given, dtype=[source.dtype], input_name="init", ensure_all_finite=False)
-        check_finite(atoms)
+        if isinstance(given, BaseEstimator):
+            raise ParameterError(
+                "init is an estimator that is not fitted (clone and grid searches drop what it learned): "
+                "give its components_"
+            )
         needed = (options.n_components, source.shape[1])
-        if atoms.shape != needed:
-            raise ParameterError(f"init has shape {atoms.shape}, but n_components and the features of X need {needed}")
+        if np.shape(given) != needed:
+            raise ParameterError(
+                f"init has shape {np.shape(given)}, but n_components and the features of X need {needed}"
+            )
+        atoms = check_array(given, dtype=[source.dtype], input_name="init", ensure_all_finite=False)
+        check_finite(atoms, "init")
         return SurrogateState.start(problem.constraint.project(atoms), problem, masked=options.reduction > 1)
 
     def _learn(

@@ -3,19 +3,22 @@
 Matrices over features have the logical shape (k, p). Their memory order follows their use: masked fits keep each
 feature contiguous (order "F"), so that visiting s features touches s short runs of memory, whatever p; fits that visit
 every feature at each step keep each atom contiguous (order "C") and are updated in place.
+
+Kernels that work on a tile take whole arrays and the borders ``start`` and ``stop``: a slice made by the caller would
+hide from the compiler that rows are contiguous, and cost the SIMD code.
 """
 
 from terafactor.kernels._jit import jit
 
 
 @jit
-def gather_features(matrix, columns, out):
-    """``out[:] = matrix[columns].T``. matrix (p, k): a matrix over features, transposed; out (k, s).
+def gather_features(matrix, columns, start, stop, out):
+    """``out[:, start:stop] = matrix[columns[start:stop]].T``. matrix (p, k): transposed; out (k, s).
 
     Eight features at a time, so that both sides of the transposition use whole pieces of cache lines.
     """
-    n_components, i = matrix.shape[1], 0
-    while i + 8 <= len(columns):
+    n_components, i = matrix.shape[1], start
+    while i + 8 <= stop:
         f0, f1, f2, f3 = matrix[columns[i]], matrix[columns[i + 1]], matrix[columns[i + 2]], matrix[columns[i + 3]]
         f4, f5, f6, f7 = matrix[columns[i + 4]], matrix[columns[i + 5]], matrix[columns[i + 6]], matrix[columns[i + 7]]
         for j in range(n_components):
@@ -23,15 +26,15 @@ def gather_features(matrix, columns, out):
             eight[0], eight[1], eight[2], eight[3] = f0[j], f1[j], f2[j], f3[j]
             eight[4], eight[5], eight[6], eight[7] = f4[j], f5[j], f6[j], f7[j]
         i += 8
-    for rest in range(i, len(columns)):
+    for rest in range(i, stop):
         out[:, rest] = matrix[columns[rest]]
 
 
 @jit
-def scatter_features(values, columns, matrix):
-    """``matrix[columns] = values.T``, the inverse of :func:`gather_features`. matrix (p, k) out; values (k, s)."""
-    n_components, i = matrix.shape[1], 0
-    while i + 8 <= len(columns):
+def scatter_features(values, columns, start, stop, matrix):
+    """``matrix[columns[start:stop]] = values[:, start:stop].T``. matrix (p, k) out; values (k, s)."""
+    n_components, i = matrix.shape[1], start
+    while i + 8 <= stop:
         f0, f1, f2, f3 = matrix[columns[i]], matrix[columns[i + 1]], matrix[columns[i + 2]], matrix[columns[i + 3]]
         f4, f5, f6, f7 = matrix[columns[i + 4]], matrix[columns[i + 5]], matrix[columns[i + 6]], matrix[columns[i + 7]]
         for j in range(n_components):
@@ -39,7 +42,7 @@ def scatter_features(values, columns, matrix):
             f0[j], f1[j], f2[j], f3[j] = eight[0], eight[1], eight[2], eight[3]
             f4[j], f5[j], f6[j], f7[j] = eight[4], eight[5], eight[6], eight[7]
         i += 8
-    for rest in range(i, len(columns)):
+    for rest in range(i, stop):
         matrix[columns[rest]] = values[:, rest]
 
 
@@ -50,6 +53,20 @@ def gather_values(matrix, rows, columns, out):
         row = matrix[rows[i]]
         for j in range(len(columns)):
             out[i, j] = row[columns[j]]
+
+
+@jit
+def multiply_sparse(codes, values, start, stop, out):
+    """``out[:, start:stop] = codes.T @ values[:, start:stop]``, skipping zeros. codes (b, k), values (b, s)."""
+    for j in range(codes.shape[1]):
+        total = out[j, start:stop]
+        total[:] = 0
+        for row in range(len(codes)):
+            code = codes[row, j]
+            if code != 0:
+                entries = values[row, start:stop]
+                for i in range(len(total)):
+                    total[i] += code * entries[i]
 
 
 @jit
@@ -68,18 +85,19 @@ def batch_weights(feature_rows, counts, gain, keep, take):
 
 
 @jit
-def blend(matrix, sums, keep, take):
-    """``matrix[:] = keep * matrix + take * sums``. matrix (k, s) in/out, sums (k, s), keep and take (s,)."""
+def blend(matrix, sums, keep, take, start, stop):
+    """``matrix = keep * matrix + take * sums`` from start to stop. matrix (k, p) in/out, sums (k, p), others (p,)."""
+    old, new = keep[start:stop], take[start:stop]
     for j in range(matrix.shape[0]):
-        entries, totals = matrix[j], sums[j]
+        entries, totals = matrix[j, start:stop], sums[j, start:stop]
         for i in range(len(entries)):
-            entries[i] = keep[i] * entries[i] + take[i] * totals[i]
+            entries[i] = old[i] * entries[i] + new[i] * totals[i]
 
 
 @jit
-def blend_features(matrix, columns, sums, keep, take):
-    """:func:`blend` at some features of a transposed matrix. matrix (p, k) in/out, sums (s, k), keep and take (s,)."""
-    for i in range(len(columns)):
+def blend_features(matrix, columns, sums, keep, take, start, stop):
+    """:func:`blend` at some features of a transposed matrix. matrix (p, k) in/out, sums (s, k), others (s,)."""
+    for i in range(start, stop):
         entries, totals = matrix[columns[i]], sums[i]
         old, new = keep[i], take[i]
         for j in range(len(entries)):

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from terafactor._typing import Array
+from terafactor._typing import Array, is_number
 from terafactor.errors import ParameterError
 from terafactor.kernels.atoms import atom_sizes
 from terafactor.kernels.projection import project
@@ -46,9 +46,9 @@ class NormBall:
     def __post_init__(self) -> None:
         if self.norm not in ("l2", "l1", "elastic-net"):
             raise ParameterError(f"norm of the ball must be 'l2', 'l1' or 'elastic-net', got {self.norm!r}")
-        if not (self.radius > 0 and math.isfinite(self.radius)):
+        if not (is_number(self.radius) and 0 < self.radius < math.inf):
             raise ParameterError(f"radius of the ball must be a number > 0, got {self.radius!r}")
-        if not 0 <= self.l1_ratio <= 1:
+        if not (is_number(self.l1_ratio) and 0 <= self.l1_ratio <= 1):
             raise ParameterError(f"l1_ratio of the ball must be between 0 and 1, got {self.l1_ratio!r}")
 
     def lower(self) -> tuple[float, float, float, bool]:
@@ -98,6 +98,6 @@ def resolve_constraint(constraint: str | NormBall, *, positive: bool) -> NormBal
     """Turn what a user gives as ``constraint`` into a :class:`NormBall`."""
     if isinstance(constraint, NormBall):
         return replace(constraint, positive=positive or constraint.positive)
-    if constraint not in ("l2", "l1"):
+    if not (isinstance(constraint, str) and constraint in ("l2", "l1")):
         raise ParameterError(f"constraint must be 'l2', 'l1' or NormBall(...), got {constraint!r}")
     return NormBall("l2" if constraint == "l2" else "l1", positive=positive)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from terafactor._typing import Array
+from terafactor._typing import Array, is_number
 from terafactor.errors import ParameterError
 
 
@@ -29,7 +29,7 @@ class ElasticNet:
     """Whether codes must be >= 0."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.l1_ratio <= 1:
+        if not (is_number(self.l1_ratio) and 0 <= self.l1_ratio <= 1):
             raise ParameterError(
                 f"l1_ratio of the penalty must be between 0 and 1, got {self.l1_ratio!r} (0 is ridge, 1 is lasso)"
             )
@@ -49,6 +49,6 @@ def resolve_penalty(penalty: str | ElasticNet, *, positive: bool) -> ElasticNet:
     """Turn what a user gives as ``penalty`` into an :class:`ElasticNet`."""
     if isinstance(penalty, ElasticNet):
         return ElasticNet(penalty.l1_ratio, positive or penalty.positive)
-    if penalty not in PENALTIES:
+    if not (isinstance(penalty, str) and penalty in PENALTIES):
         raise ParameterError(f"penalty must be 'l1', 'l2' or ElasticNet(l1_ratio), got {penalty!r}")
     return ElasticNet(PENALTIES[penalty], positive)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from terafactor._threads import Executor, tiles
-from terafactor._typing import Array
+from terafactor._typing import Array, is_number
 from terafactor.errors import ParameterError
 from terafactor.kernels.coding import elastic_net_codes, ridge_codes
 from terafactor.problem.constraint import NormBall
@@ -44,7 +44,7 @@ class Problem:
     """Bound on the passes of coordinate descent."""
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.alpha, int | float | np.number) and 0 <= self.alpha < math.inf):
+        if not (is_number(self.alpha) and 0 <= self.alpha < math.inf):
             raise ParameterError(f"alpha must be a number >= 0, got {self.alpha!r} (0 means no penalty)")
 
     def encode(self, values: Array, atoms: Array, observed_share: float, executor: Executor) -> Array:

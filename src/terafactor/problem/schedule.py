@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from terafactor._typing import is_number
 from terafactor.errors import ParameterError
 
 
@@ -17,7 +18,7 @@ class PowerDecay:
     """Between 0.5 (excluded) and 1."""
 
     def __post_init__(self) -> None:
-        if not 0.5 < self.exponent <= 1:
+        if not (is_number(self.exponent) and 0.5 < self.exponent <= 1):
             raise ParameterError(
                 f"forgetting must be above 0.5 and at most 1, got {self.exponent!r} (1 keeps all of the past)"
             )

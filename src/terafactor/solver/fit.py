@@ -69,11 +69,12 @@ def fit(
         mask_offset=0 if state is None else state.n_batches - first_batch,
     )
     last_batch = math.ceil(options.n_epochs * stream.batches_per_epoch - 1e-9)  # 0.07 of 100 is 7
-    started = time.perf_counter()
+    started, bytes_read = time.perf_counter(), 0
     if state is None:
         state = initial_state(stream, problem, options)
+        bytes_read = len(stream.first_rows(options.n_components)) * source.shape[1] * source.dtype.itemsize
     with Executor(options.n_threads) as executor:
-        _loop(stream, problem, options, state, callbacks, first_batch, last_batch, started, executor)
+        _loop(stream, problem, options, state, callbacks, range(first_batch, last_batch), started, bytes_read, executor)
     return state
 
 
@@ -83,14 +84,14 @@ def _loop(
     options: SolverOptions,
     state: SurrogateState,
     callbacks: Sequence[Callback],
-    first_batch: int,
-    last_batch: int,
+    numbers: range,
     started: float,
+    bytes_read: int,
     executor: Executor,
 ) -> None:
     """Draw, step, tell, until something stops it."""
     stop = SurrogateStop(options.tol, stream.masks.cycle_length)
-    idle, bytes_read, batches_done, stopped_by = 0.0, 0, 0, None
+    idle, batches_done, stopped_by = 0.0, 0, None
 
     def surrogate() -> float:
         return problem.surrogate_value(state.dictionary, state.code_gram, state.data_code, state.mean_penalty, executor)
@@ -100,7 +101,7 @@ def _loop(
             state.n_steps,
             state.n_samples,
             batches_done,
-            last_batch - first_batch,
+            len(numbers),
             time.perf_counter() - started - idle,
             bytes_read,
             state.n_reseeded,
@@ -111,13 +112,13 @@ def _loop(
         )
         return any([callback(snapshot) for callback in callbacks])  # all of them, whatever one says
 
-    for number, batch in enumerate(stream.batches(first_batch, last_batch), first_batch):
+    for number, batch in zip(numbers, stream.batches(numbers.start, numbers.stop), strict=True):
         step(state, batch, problem, options, executor)
         bytes_read += batch.n_bytes
         batches_done += 1
         if batch.columns is not None and state.n_batches % stream.masks.cycle_length == 0:
             state.refresh_sizes(problem)
-        if stop.is_due(state.n_steps) and stop.update(surrogate()):
+        if stop.is_due(state.n_steps) and stop.update(state, surrogate()):
             stopped_by = "tol"
         paused = time.perf_counter()
         if tell((number + 1) % stream.batches_per_epoch == 0, None):
@@ -154,7 +155,8 @@ def initial_atoms(rows: Array, n_components: int, constraint: NormBall, seed: in
         shape = (int(empty.sum()), rows.shape[1])
         mixture = random.standard_normal((shape[0], len(rows))) @ rows / math.sqrt(len(rows))
         scale = float(np.abs(rows).mean()) or 1.0
-        atoms[empty] = mixture + 0.1 * scale * random.standard_normal(shape)
+        fresh = mixture + 0.1 * scale * random.standard_normal(shape)
+        atoms[empty] = np.abs(fresh) if constraint.positive else fresh
     constraint.fill_in_place(atoms)
     return atoms
 

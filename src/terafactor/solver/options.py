@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Literal
 
+from terafactor._typing import is_number
 from terafactor.errors import ParameterError
 from terafactor.problem import PowerDecay
 
@@ -61,17 +62,13 @@ class SolverOptions:
         _at_least("reseed_after", self.reseed_after, 1, Integral, "it is a number of rows")
         if self.statistics not in ("masked", "full"):
             raise ParameterError(f"statistics must be 'masked', 'full' or 'auto', got {self.statistics!r}")
-        if not (_is(self.n_epochs, Real) and 0 < self.n_epochs < math.inf):
+        if not (is_number(self.n_epochs, Real) and 0 < self.n_epochs < math.inf):
             raise ParameterError(f"n_epochs must be a number > 0, got {self.n_epochs!r}")
-        if self.max_time is not None and not (_is(self.max_time, Real) and self.max_time > 0):
+        if self.max_time is not None and not (is_number(self.max_time, Real) and self.max_time > 0):
             raise ParameterError(f"max_time must be a number of seconds > 0, or None, got {self.max_time!r}")
 
 
-def _is(value: object, kind: type) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool)
-
-
 def _at_least(name: str, value: object, least: float, kind: type, hint: str) -> None:
-    if not (_is(value, kind) and value >= least and value < math.inf):  # type: ignore[operator]
+    if not (is_number(value, kind) and value >= least and value < math.inf):  # type: ignore[operator]
         what = "an integer" if kind is Integral else "a number"
         raise ParameterError(f"{name} must be {what} >= {least}, got {value!r} ({hint})")

@@ -61,7 +61,7 @@ class ProgressBar:
 
     def _line(self, snapshot: Snapshot) -> str:
         speed = self._speed(snapshot)
-        left = snapshot.seconds * (snapshot.batches_to_do / snapshot.batches_done - 1)
+        left = snapshot.seconds * (snapshot.batches_to_do / max(snapshot.batches_done, 1) - 1)
         ending = f"done, stopped by {snapshot.stopped_by}" if snapshot.stopped_by else f"{left:.0f} s left"
         return (
             f"terafactor: {snapshot.batches_done} of {snapshot.batches_to_do} batches, {speed:.0f} rows/s, "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -11,9 +11,19 @@ from terafactor._threads import Executor, tiles
 from terafactor._typing import Array, Indices
 from terafactor.data import Batch
 from terafactor.errors import DataError
-from terafactor.kernels.accumulation import batch_weights, blend, blend_features, gather_features, scatter_features
+from terafactor.kernels.accumulation import (
+    batch_weights,
+    blend,
+    blend_features,
+    gather_features,
+    multiply_sparse,
+    scatter_features,
+)
 from terafactor.kernels.atoms import atom_sizes
 from terafactor.problem import ElasticNet, Problem
+
+SPARSE = 0.3
+"""Share of nonzero codes below which skipping the zeros beats the dense matrix product."""
 
 
 @dataclass
@@ -55,6 +65,12 @@ class SurrogateState:
 
     n_reseeded: int = 0
     """Atoms started anew because nothing used them."""
+
+    surrogates: list[float] = field(default_factory=list)
+    """Last values of the surrogate, when the fit may stop by them."""
+
+    n_settled: int = 0
+    """How many times in a row they showed no change."""
 
     @classmethod
     def start(cls, dictionary: Array, problem: Problem, *, masked: bool) -> SurrogateState:
@@ -114,8 +130,13 @@ class BatchSums:
         n_rows, n_features = values.shape
         data_code = np.empty((codes.shape[1], n_features), values.dtype, order=order)
 
+        sparse = order == "C" and np.count_nonzero(codes) < SPARSE * codes.size
+
         def multiply(tile: slice) -> None:
-            np.matmul(codes.T, values[:, tile], out=data_code[:, tile])
+            if sparse:
+                multiply_sparse(codes, values, tile.start, tile.stop, data_code)
+            else:
+                np.matmul(codes.T, values[:, tile], out=data_code[:, tile])
 
         executor.map(multiply, tiles(n_features))
         precise = codes.astype(np.float64)
@@ -164,7 +185,7 @@ def observed(matrix: Array, columns: Indices | None, executor: Executor) -> Arra
         columns = np.arange(matrix.shape[1])
     chosen = columns
     out = np.empty((len(matrix), len(chosen)), matrix.dtype)
-    executor.map(lambda tile: gather_features(matrix.T, chosen[tile], out[:, tile]), tiles(len(chosen)))
+    executor.map(lambda tile: gather_features(matrix.T, chosen, tile.start, tile.stop, out), tiles(len(chosen)))
     return out
 
 
@@ -173,7 +194,7 @@ def put_back(values: Array, columns: Indices | None, matrix: Array, executor: Ex
     if values is matrix:
         return
     chosen = np.arange(matrix.shape[1]) if columns is None else columns
-    executor.map(lambda tile: scatter_features(values[:, tile], chosen[tile], matrix.T), tiles(len(chosen)))
+    executor.map(lambda tile: scatter_features(values, chosen, tile.start, tile.stop, matrix.T), tiles(len(chosen)))
 
 
 def absorb(state: SurrogateState, sums: BatchSums, weight: float, executor: Executor) -> None:
@@ -199,8 +220,8 @@ def absorb(state: SurrogateState, sums: BatchSums, weight: float, executor: Exec
 
     def take_in(tile: slice) -> None:
         if sums.columns is None and state.data_code.flags.c_contiguous:
-            blend(state.data_code[:, tile], sums.data_code[:, tile], keep[tile], take[tile])
+            blend(state.data_code, sums.data_code, keep, take, tile.start, tile.stop)
         else:
-            blend_features(state.data_code.T, columns[tile], sums.data_code.T[tile], keep[tile], take[tile])
+            blend_features(state.data_code.T, columns, sums.data_code.T, keep, take, tile.start, tile.stop)
 
     executor.map(take_in, tiles(len(columns)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from terafactor.solver.state import SurrogateState
+
 WINDOW = 4
 """Values of the surrogate averaged on either side of a comparison."""
 
@@ -26,20 +28,17 @@ class SurrogateStop:
     def __init__(self, tol: float, cycle_length: int) -> None:
         self.tol = tol
         self.period = cycle_length * -(-LEAST_STEPS // cycle_length)
-        self.values: list[float] = []
-        self.settled = 0
 
     def is_due(self, n_steps: int) -> bool:
         """Whether the surrogate is to be computed after this step."""
         return self.tol > 0 and n_steps % self.period == 0
 
-    def update(self, surrogate: float) -> bool:
-        """Take a value of the surrogate; return whether to stop."""
-        self.values.append(surrogate)
-        if len(self.values) < 2 * WINDOW:
+    def update(self, state: SurrogateState, surrogate: float) -> bool:
+        """Take a value of the surrogate, kept in the state so that a resumed fit stops where it would have."""
+        state.surrogates = [*state.surrogates, surrogate][-2 * WINDOW :]
+        if len(state.surrogates) < 2 * WINDOW:
             return False
-        recent = sum(self.values[-WINDOW:]) / WINDOW
-        before = sum(self.values[-2 * WINDOW : -WINDOW]) / WINDOW
+        before, recent = (sum(half) / WINDOW for half in (state.surrogates[:WINDOW], state.surrogates[WINDOW:]))
         scale = max(abs(recent), abs(before))
-        self.settled = self.settled + 1 if abs(recent - before) <= self.tol * scale else 0
-        return self.settled >= 2
+        state.n_settled = state.n_settled + 1 if abs(recent - before) <= self.tol * scale else 0
+        return state.n_settled >= 2

@@ -1,0 +1,79 @@
+"""A masked step reads its mask, and no more."""
+
+import numpy as np
+import pytest
+
+from terafactor import ArraySource, MaskedDictionaryLearning, PatchSource
+from terafactor.testing import CountingSource, SourceContract
+
+N_ROWS, N_FEATURES, BATCH = 48, 40, 6
+
+
+@pytest.fixture
+def source():
+    """A source that says it is not in memory, and counts what is read."""
+    counting = CountingSource(ArraySource(np.random.default_rng(0).standard_normal((N_ROWS, N_FEATURES))))
+    counting.in_memory = False
+    return counting
+
+
+class TestCountingSource(SourceContract):
+    def make(self, tmp_path):
+        values = np.random.default_rng(0).standard_normal((12, 9))
+        return CountingSource(ArraySource(values)), values
+
+
+def test_a_counting_source_is_like_the_source_it_wraps():
+    patches = PatchSource([np.eye(5), np.eye(7)], (2, 2))
+    counting = CountingSource(patches)
+    assert list(counting.records) == list(patches.records)
+    assert counting.in_memory is patches.in_memory
+    assert counting.geometry == patches.geometry
+
+
+@pytest.mark.parametrize("reduction", [1, 4, 8])
+def test_a_masked_fit_reads_one_part_in_reduction(source, reduction):
+    learner = MaskedDictionaryLearning(
+        3, reduction=reduction, statistics="masked", batch_size=BATCH, init=np.eye(3, N_FEATURES), random_state=0
+    ).fit(source)
+    assert source.n_reads == learner.n_steps_ == N_ROWS // BATCH
+    assert source.n_values == N_ROWS * N_FEATURES // reduction
+
+
+def test_full_statistics_read_whole_rows(source):
+    MaskedDictionaryLearning(3, reduction=4, statistics="full", init=np.eye(3, N_FEATURES)).fit(source)
+    assert source.n_values == N_ROWS * N_FEATURES
+
+
+def test_auto_reads_masks_only_when_rows_are_not_in_memory(source):
+    learner = MaskedDictionaryLearning(3, reduction=4, init=np.eye(3, N_FEATURES)).fit(source)
+    assert learner.statistics_ == "masked"
+    assert source.n_values == N_ROWS * N_FEATURES // 4
+
+
+@pytest.mark.parametrize("n_cycles", [1, 2])
+def test_every_feature_is_seen_once_per_cycle(source, n_cycles):
+    learner = MaskedDictionaryLearning(
+        3, reduction=4, statistics="masked", batch_size=BATCH, n_epochs=n_cycles / 2, random_state=0
+    ).fit(source)
+    np.testing.assert_array_equal(learner.feature_counts_, n_cycles * BATCH)
+
+
+def test_the_start_reads_as_many_rows_as_there_are_atoms(source):
+    MaskedDictionaryLearning(3, reduction=4, statistics="masked", batch_size=BATCH, random_state=0).fit(source)
+    assert source.n_values == N_ROWS * N_FEATURES // 4 + 3 * N_FEATURES
+
+
+@pytest.mark.parametrize("statistics", ["full", "masked"])
+@pytest.mark.parametrize("init", [np.eye(3, N_FEATURES), None], ids=["init", "first rows"])
+def test_history_knows_the_bytes_that_were_read(source, init, statistics):
+    learner = MaskedDictionaryLearning(3, reduction=4, statistics=statistics, init=init, random_state=0).fit(source)
+    assert learner.history_[-1].bytes_read == source.n_values * 8
+
+
+def test_a_source_gives_the_bits_of_its_array(source):
+    learner = MaskedDictionaryLearning(3, reduction=4, statistics="masked", random_state=0)
+    atoms = learner.fit(source).components_
+    codes = learner.transform(source)
+    np.testing.assert_array_equal(learner.fit(source.source.array).components_, atoms)
+    np.testing.assert_array_equal(learner.transform(source.source.array), codes)

@@ -1,0 +1,154 @@
+"""The order in which a matrix is read."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from terafactor import ArraySource, MatrixSource
+from terafactor.data import BatchStream
+from terafactor.data.masks import Masks
+from terafactor.testing import SourceContract
+
+
+class BlockSource(MatrixSource):
+    """A source with records and row blocks of given lengths; the value at row i, feature j is 100 i + j."""
+
+    def __init__(self, records, n_features=6, *, blocks=True):
+        edges = np.cumsum([0, *map(sum, records)])
+        self._records = [range(int(a), int(b)) for a, b in itertools.pairwise(edges)]
+        self._blocks = records if blocks else None
+        self.shape = (int(edges[-1]), n_features)
+        self.dtype = np.dtype(np.float64)
+
+    @property
+    def records(self):
+        return self._records
+
+    def row_blocks(self, record):
+        if self._blocks is None:
+            return None
+        edges = self._records[record].start + np.cumsum([0, *self._blocks[record]])
+        return [range(int(a), int(b)) for a, b in itertools.pairwise(edges)]
+
+    def read(self, rows, columns=None):
+        columns = np.arange(self.shape[1]) if columns is None else columns
+        for indices, bound in ((rows, self.shape[0]), (columns, self.shape[1])):
+            if indices.size and not (indices.min() >= 0 and indices.max() < bound):
+                raise IndexError
+        return 100.0 * rows[:, np.newaxis] + columns
+
+
+class TestBlockSource(SourceContract):
+    """The fake keeps the contract, so that what it shows about the stream counts."""
+
+    def make(self, tmp_path):
+        source = BlockSource([(4, 4, 3), (5,), (2, 6)])
+        return source, 100.0 * np.arange(24)[:, np.newaxis] + np.arange(6)
+
+
+def stream_of(source, batch_size=5, *, reduction=1, seed=0, **options):
+    masks = Masks(source.shape[1], reduction, seed)
+    return BatchStream(source, batch_size, masks, seed, **({"whole_rows": False} | options))
+
+
+def epoch(stream, number):
+    """Return the rows of each batch of an epoch."""
+    start = number * stream.batches_per_epoch
+    return [stream.rows(start + position) for position in range(stream.batches_per_epoch)]
+
+
+SOURCES = {
+    "one record": ArraySource(np.ones((23, 6))),
+    "three records": BlockSource([(11,), (5,), (8,)], blocks=False),
+    "three records of blocks": BlockSource([(4, 4, 3), (5,), (2, 6)]),
+}
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("batch_size", [1, 5, 100])
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+def test_every_epoch_visits_every_row_once(source, batch_size, shuffle):
+    stream = stream_of(source, batch_size, shuffle=shuffle)
+    for number in range(3):
+        batches = epoch(stream, number)
+        assert all(1 <= len(rows) <= batch_size for rows in batches)
+        np.testing.assert_array_equal(np.sort(np.concatenate(batches)), np.arange(source.shape[0]))
+
+
+@pytest.mark.parametrize("batch_size", [2, 5, 100])
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+def test_a_batch_never_mixes_records(source, batch_size):
+    for rows in epoch(stream_of(source, batch_size), 0):
+        owners = {number for number, record in enumerate(source.records) for row in rows if row in record}
+        assert len(owners) == 1
+
+
+@pytest.mark.parametrize("batch_size", [2, 5, 100])
+def test_rows_of_a_block_stay_together(batch_size):
+    source = BlockSource([(4, 7, 3, 1, 6)])
+    blocks = {tuple(block) for block in source.row_blocks(0)}
+    orders = set()
+    for number in range(4):
+        rows = np.concatenate(epoch(stream_of(source, batch_size), number)).tolist()
+        starts = sorted(rows.index(block[0]) for block in blocks)
+        cut = [tuple(rows[a:b]) for a, b in itertools.pairwise([*starts, len(rows)])]
+        assert set(cut) == blocks
+        orders.add(tuple(cut))
+    assert len(orders) > 1, "blocks are shuffled"
+
+
+def test_a_record_without_rows_is_passed_over():
+    source = BlockSource([(4,), (), (3,)], blocks=False)
+    stream = stream_of(source, 2)
+    batches = epoch(stream, 0)
+    assert all(len(rows) for rows in batches)
+    np.testing.assert_array_equal(np.sort(np.concatenate(batches)), np.arange(7))
+
+
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+def test_the_order_is_a_function_of_seed_and_number(source):
+    forwards = stream_of(source, 2)
+    expected = [forwards.rows(number) for number in range(3 * forwards.batches_per_epoch)]
+    backwards = stream_of(source, 2)
+    for number in reversed(range(len(expected))):
+        np.testing.assert_array_equal(backwards.rows(number), expected[number])
+    first, second = (np.concatenate(epoch(forwards, number)) for number in (0, 1))
+    assert not np.array_equal(first, second)
+    assert not np.array_equal(first, np.concatenate(epoch(stream_of(source, 2, seed=1), 0)))
+
+
+def test_batches_of_several_records_are_interleaved():
+    stream = stream_of(BlockSource([(30,), (30,)], blocks=False), 3)
+    records = [int(rows[0]) // 30 for rows in epoch(stream, 0)]
+    assert records not in ([0] * 10 + [1] * 10, [1] * 10 + [0] * 10)
+
+
+def test_the_order_of_the_source_can_be_kept():
+    stream = stream_of(SOURCES["three records of blocks"], 4, shuffle=False)
+    np.testing.assert_array_equal(np.concatenate(epoch(stream, 2)), np.arange(24))
+
+
+@pytest.mark.parametrize("n_rows", [1, 7, 24, 99])
+def test_first_rows_are_those_visited_first(n_rows):
+    stream = stream_of(SOURCES["three records"], 4)
+    np.testing.assert_array_equal(stream.first_rows(n_rows), np.concatenate(epoch(stream, 0))[:n_rows])
+
+
+@pytest.mark.parametrize("whole_rows", [True, False])
+@pytest.mark.parametrize("reduction", [1, 3])
+def test_batches_hold_what_the_source_has(reduction, whole_rows):
+    source = SOURCES["three records"]
+    stream = stream_of(source, 4, reduction=reduction, whole_rows=whole_rows, mask_offset=2)
+    for number, batch in enumerate(stream.batches(3, 9), 3):
+        np.testing.assert_array_equal(batch.rows, stream.rows(number))
+        np.testing.assert_array_equal(batch.values, source.read(batch.rows, batch.columns))
+        if reduction == 1:
+            assert batch.columns is None
+            assert batch.full_values is None
+        else:
+            np.testing.assert_array_equal(batch.columns, stream.masks.mask(2 + number))
+        if reduction > 1 and whole_rows:
+            np.testing.assert_array_equal(batch.full_values, source.read(batch.rows))
+        read = 6 if whole_rows or reduction == 1 else 2
+        assert batch.n_bytes == len(batch.rows) * read * 8

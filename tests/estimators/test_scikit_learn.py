@@ -1,0 +1,161 @@
+"""The estimator does all that scikit-learn expects of one."""
+
+import pickle
+from unittest import SkipTest
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from terafactor import ArraySource, ElasticNet, MaskedDictionaryLearning, NormBall
+
+CONFIGURATIONS = [
+    MaskedDictionaryLearning(),
+    MaskedDictionaryLearning(2, reduction=2),
+    MaskedDictionaryLearning(3, penalty="l2", constraint="l1", alpha=0.1),
+    MaskedDictionaryLearning(3, positive_code=True, positive_dict=True),
+    MaskedDictionaryLearning(2, reduction=2, statistics="masked", batch_size=5),
+    MaskedDictionaryLearning(2, reduction=1.5),
+    MaskedDictionaryLearning(3, penalty=ElasticNet(0.5), constraint=NormBall("elastic-net"), n_threads=2),
+]
+
+
+@parametrize_with_checks(CONFIGURATIONS)
+def test_passes_every_check_of_scikit_learn(estimator, check):
+    try:
+        check(estimator)
+    except SkipTest as skipped:
+        if "SCIPY_ARRAY_API" not in str(skipped):
+            pytest.fail(f"skipped for another reason than the array API being off: {skipped}")
+        pytest.skip("scikit-learn runs its array API checks only when SCIPY_ARRAY_API=1 is set")
+
+
+def test_works_as_a_step_of_a_pipeline(X):
+    learner = MaskedDictionaryLearning(3, random_state=0)
+    codes = make_pipeline(StandardScaler(), learner).fit_transform(X)
+    np.testing.assert_array_equal(codes, clone(learner).fit_transform(StandardScaler().fit_transform(X)))
+
+
+@pytest.mark.parametrize("grid", [{"alpha": [5.0, 0.05]}, {"reduction": [12, 1]}, {"n_components": [1, 4]}])
+def test_a_grid_search_picks_the_lowest_objective_on_rows_left_out(X, grid):
+    learner = MaskedDictionaryLearning(3, alpha=0.05, statistics="masked", batch_size=10, n_epochs=2, random_state=0)
+    search = GridSearchCV(learner, grid, cv=KFold(3), error_score="raise").fit(X)
+    ((name, values),) = grid.items()
+    objectives = [
+        np.mean(
+            [
+                clone(learner).set_params(**{name: value}).fit(X[train]).objective(X[test])
+                for train, test in KFold(3).split(X)
+            ]
+        )
+        for value in values
+    ]
+    assert objectives[0] != objectives[1]
+    assert search.best_params_ == {name: values[int(np.argmin(objectives))]}
+    assert search.score(X) == -search.best_estimator_.objective(X)
+
+
+def test_a_clone_learns_the_same(X):
+    learner = MaskedDictionaryLearning(
+        3, penalty=ElasticNet(0.3), constraint=NormBall("l1", radius=2.0), reduction=3, init=X[:3], random_state=4
+    )
+    copy = clone(learner.fit(X))
+    assert not hasattr(copy, "components_")
+    np.testing.assert_array_equal(copy.fit(X).components_, learner.components_)
+
+
+@pytest.mark.parametrize("reduction", [1, 3])
+def test_a_pickle_continues_where_the_original_was(X, reduction):
+    original = MaskedDictionaryLearning(3, reduction=reduction, batch_size=7, random_state=0).fit(X[:60])
+    loaded = pickle.loads(pickle.dumps(original))
+    assert joblib.hash(vars(loaded)) == joblib.hash(vars(original))
+    np.testing.assert_array_equal(loaded.transform(X), original.transform(X))
+    before = original.components_.copy()
+    original.partial_fit(X[60:])
+    loaded.partial_fit(X[60:])
+    assert not np.array_equal(original.components_, before)
+    np.testing.assert_array_equal(loaded.components_, original.components_)
+
+
+def test_codes_can_be_a_data_frame(X):
+    frame = pd.DataFrame(X, index=[f"row {i}" for i in range(len(X))]).add_prefix("feature ")
+    learner = MaskedDictionaryLearning(3, random_state=0).set_output(transform="pandas").fit(frame)
+    codes = learner.transform(frame)
+    assert isinstance(codes, pd.DataFrame)
+    assert list(codes.index) == list(frame.index)
+    assert list(codes.columns) == list(learner.get_feature_names_out())
+    assert list(codes.columns) == [f"maskeddictionarylearning{i}" for i in range(3)]
+    np.testing.assert_array_equal(codes.to_numpy(), learner.set_output(transform="default").transform(frame))
+
+
+def test_a_data_frame_gives_the_bits_of_its_values_and_its_names(X):
+    frame = pd.DataFrame(X).add_prefix("feature ")
+    named = MaskedDictionaryLearning(3, random_state=0).fit(frame)
+    plain = MaskedDictionaryLearning(3, random_state=0).fit(X)
+    np.testing.assert_array_equal(named.components_, plain.components_)
+    assert list(named.feature_names_in_) == list(frame.columns)
+    assert not hasattr(plain, "feature_names_in_")
+    with pytest.raises(ValueError, match="feature names should match"):
+        named.transform(frame[frame.columns[::-1]])
+    with pytest.raises(ValueError, match="feature names should match"):
+        named.partial_fit(frame[frame.columns[::-1]])
+    assert not hasattr(named.fit(ArraySource(X)), "feature_names_in_")
+
+
+@pytest.mark.parametrize("penalty", ["l1", "l2"])
+@pytest.mark.parametrize("reduction", [1, 3])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_precision_is_that_of_the_rows(X, dtype, reduction, penalty):
+    rows = X.astype(dtype)
+    learner = MaskedDictionaryLearning(3, reduction=reduction, penalty=penalty, random_state=0)
+    for fitted in (learner.fit(rows), learner.partial_fit(rows), clone(learner).set_params(init=X[:3]).fit(rows)):
+        codes = fitted.transform(rows)
+        assert fitted.components_.dtype == codes.dtype == fitted.inverse_transform(codes).dtype == dtype
+
+
+def test_single_precision_is_close_to_double(X):
+    single = MaskedDictionaryLearning(3, init=X[:3], random_state=0).fit(X.astype(np.float32))
+    double = MaskedDictionaryLearning(3, init=X[:3], random_state=0).fit(X)
+    np.testing.assert_allclose(single.components_, double.components_, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, np.bool_, np.float16, ">f8"])
+def test_other_numbers_become_float64(X, dtype):
+    rows = np.abs(4 * X).astype(dtype)
+    learner = MaskedDictionaryLearning(3, random_state=0).fit(rows)
+    expected = MaskedDictionaryLearning(3, random_state=0).fit(rows.astype(np.float64))
+    assert learner.components_.dtype == learner.transform(rows).dtype == np.float64
+    np.testing.assert_array_equal(learner.components_, expected.components_)
+
+
+def as_memmap(X, tmp_path):
+    np.save(tmp_path / "X.npy", X)
+    return np.load(tmp_path / "X.npy", mmap_mode="r")
+
+
+LAYOUTS = {
+    "Fortran order": lambda X, _: np.asfortranarray(X),
+    "every second row": lambda X, _: np.repeat(X, 2, axis=0)[::2],
+    "every second feature": lambda X, _: np.repeat(X, 2, axis=1)[:, ::2],
+    "backwards": lambda X, _: np.ascontiguousarray(X[::-1, ::-1])[::-1, ::-1],
+    "read-only memmap": as_memmap,
+    "read-only Fortran memmap": lambda X, folder: as_memmap(np.asfortranarray(X), folder),
+    "nested lists": lambda X, _: X.tolist(),
+}
+
+
+@pytest.mark.parametrize("statistics", ["full", "masked"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_memory_layout_does_not_change_a_bit(X, layout, statistics, tmp_path):
+    learner = MaskedDictionaryLearning(3, reduction=3, statistics=statistics, random_state=0).fit(X)
+    other = LAYOUTS[layout](X, tmp_path)
+    laid_out = clone(learner).fit(other)
+    np.testing.assert_array_equal(laid_out.components_, learner.components_)
+    np.testing.assert_array_equal(laid_out.transform(other), learner.transform(X))
+    assert laid_out.score(other) == learner.score(X)

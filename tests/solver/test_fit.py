@@ -1,0 +1,175 @@
+"""The loop: what stops it, what it leaves behind, and going on from there."""
+
+import copy
+import dataclasses
+import os
+import pickle
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+from terafactor import ArraySource, MaskedDictionaryLearning
+from terafactor import solver as solvers
+from terafactor.problem import ElasticNet, NormBall, Problem
+from terafactor.solver import SolverOptions, SurrogateState
+
+PROBLEMS = [
+    Problem(0.1, ElasticNet(1.0), NormBall("l2")),
+    Problem(1e-3, ElasticNet(0.0), NormBall("l1")),
+    Problem(0.1, ElasticNet(0.5, positive=True), NormBall("elastic-net", positive=True)),
+]
+
+
+def options(**changes):
+    defaults = {"n_components": 4, "seed": 2, "batch_size": 7, "n_epochs": 3, "reduction": 3, "statistics": "masked"}
+    return SolverOptions(**(defaults | changes))
+
+
+def assert_same_state(one, other):
+    for field in dataclasses.fields(SurrogateState):
+        np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name), err_msg=field.name)
+
+
+@pytest.mark.parametrize("n_epochs", [0.1, 0.5, 1, 2.4])
+@pytest.mark.parametrize(("reduction", "statistics"), [(1, "full"), (3, "full"), (3, "masked"), (4.5, "masked")])
+@pytest.mark.parametrize("problem", PROBLEMS, ids=["lasso-l2", "ridge-l1", "positive-elastic-net"])
+def test_a_resumed_fit_equals_an_uninterrupted_one(X, problem, reduction, statistics, n_epochs):
+    source = ArraySource(X)
+    masked = {"reduction": reduction, "statistics": statistics, "reseed_after": 20}
+    uninterrupted = solvers.fit(source, problem, options(**masked))
+    stopped = solvers.fit(source, problem, options(n_epochs=n_epochs, **masked))
+    assert 0 < stopped.n_batches < uninterrupted.n_batches
+    state = pickle.loads(pickle.dumps(stopped))
+    resumed = solvers.fit(source, problem, options(**masked), state, first_batch=state.n_batches)
+    assert resumed is state
+    assert_same_state(resumed, uninterrupted)
+
+
+@pytest.mark.parametrize("n_steps", [1, 8, 13])
+def test_a_fit_that_a_callback_stopped_can_be_resumed(X, n_steps):
+    source = ArraySource(X)
+    uninterrupted = solvers.fit(source, PROBLEMS[0], options())
+    state = solvers.fit(source, PROBLEMS[0], options(), callbacks=[lambda snapshot: snapshot.step == n_steps])
+    assert state.n_steps == state.n_batches == n_steps
+    solvers.fit(source, PROBLEMS[0], options(), state, first_batch=n_steps)
+    assert_same_state(state, uninterrupted)
+
+
+def test_a_finished_fit_has_nothing_to_resume(X):
+    state = solvers.fit(ArraySource(X), PROBLEMS[0], options())
+    before = copy.deepcopy(state)
+    solvers.fit(ArraySource(X), PROBLEMS[0], options(), state, first_batch=state.n_batches)
+    assert_same_state(state, before)
+
+
+@pytest.mark.parametrize("reduction", [1, 12])
+def test_tol_stops_when_the_surrogate_has_settled(X, reduction):
+    learner = MaskedDictionaryLearning(
+        3, alpha=0.1, reduction=reduction, batch_size=10, n_epochs=10_000, tol=0.05, random_state=0
+    ).fit(X)
+    assert learner.stopped_by_ == "tol"
+    assert learner.n_steps_ < 10_000
+    exacting = MaskedDictionaryLearning(**(learner.get_params() | {"tol": 1e-3})).fit(X)
+    assert exacting.n_steps_ > learner.n_steps_
+
+
+@pytest.mark.parametrize("reduction", [1, 5, 24])
+def test_tol_never_stops_before_every_feature_was_seen(X, reduction):
+    learner = MaskedDictionaryLearning(
+        3, alpha=0.1, reduction=reduction, statistics="masked", batch_size=10, n_epochs=1000, tol=1e9, random_state=0
+    ).fit(X)
+    assert learner.stopped_by_ == "tol"
+    assert learner.feature_counts_.min() > 0
+
+
+def test_without_tol_nothing_stops_early():
+    learner = MaskedDictionaryLearning(2, batch_size=5, n_epochs=40, random_state=0).fit(np.ones((10, 4)))
+    assert learner.stopped_by_ == "n_epochs"
+    assert learner.n_steps_ == 80
+
+
+def test_max_time_stops_with_a_usable_model(X):
+    learner = MaskedDictionaryLearning(3, batch_size=10, n_epochs=1e9, max_time=1e-9, random_state=0).fit(X)
+    assert learner.stopped_by_ == "max_time"
+    assert learner.n_steps_ == 1
+    one_step = MaskedDictionaryLearning(3, batch_size=10, n_epochs=1 / 9, random_state=0).fit(X)
+    np.testing.assert_array_equal(learner.components_, one_step.components_)
+    assert learner.transform(X).shape == (len(X), 3)
+
+
+@pytest.mark.parametrize("limit", [{"tol": 1e9}, {"max_time": 1e-9}, {"n_epochs": 0.1}], ids=str)
+def test_partial_fit_learns_from_every_row_it_is_given(X, limit):
+    learner = MaskedDictionaryLearning(3, batch_size=1, random_state=0, **limit).partial_fit(X)
+    assert learner.n_steps_ == len(X)
+
+
+@pytest.fixture
+def ctrl_c():
+    """Give the process the reaction to Ctrl-C that a shell gives it, and return a callback that presses it."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def press_at_step_3(snapshot):
+        if snapshot.step == 3 and snapshot.stopped_by is None:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    yield press_at_step_3
+    signal.signal(signal.SIGINT, previous)
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_ctrl_c_leaves_a_model_and_is_raised_again(X, ctrl_c, method):
+    learner = MaskedDictionaryLearning(3, batch_size=10, reduction=2, callbacks=[ctrl_c], random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        getattr(learner, method)(X)
+    assert learner.n_steps_ == 3
+    assert getattr(learner, "stopped_by_", None) == ("interrupt" if method == "fit" else None)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    stopped = MaskedDictionaryLearning(
+        3, batch_size=10, reduction=2, callbacks=[lambda snapshot: snapshot.step == 3], random_state=0
+    )
+    getattr(stopped, method)(X)
+    np.testing.assert_array_equal(learner.components_, stopped.components_)
+    np.testing.assert_array_equal(
+        learner.partial_fit(X).components_, stopped.set_params(callbacks=()).partial_fit(X).components_
+    )
+
+
+def test_a_second_ctrl_c_interrupts_at_once(X, ctrl_c):
+    calls = []
+
+    def impatient(snapshot):
+        calls.append(snapshot.step)
+        ctrl_c(snapshot)
+        ctrl_c(snapshot)
+
+    with pytest.raises(KeyboardInterrupt):
+        MaskedDictionaryLearning(3, batch_size=10, callbacks=[impatient]).fit(X)
+    assert calls == [1, 2, 3], "no last call either"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_error_in_a_callback_gives_ctrl_c_back(X, ctrl_c):
+    def fail(snapshot):
+        raise RuntimeError("from the callback")
+
+    with pytest.raises(RuntimeError, match="from the callback"):
+        MaskedDictionaryLearning(3, callbacks=[fail]).fit(X)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_someone_elses_reaction_to_ctrl_c_is_left_alone(X, ctrl_c):
+    pressed = []
+    signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
+    learner = MaskedDictionaryLearning(3, batch_size=10, callbacks=[ctrl_c], random_state=0).fit(X)
+    assert pressed == [signal.SIGINT]
+    assert learner.n_steps_ == 9
+
+
+def test_a_fit_outside_the_main_thread_gives_the_same_bits(X):
+    learners = [MaskedDictionaryLearning(3, batch_size=10, n_threads=2, random_state=0) for _ in range(2)]
+    thread = threading.Thread(target=learners[0].fit, args=(X,))
+    thread.start()
+    thread.join()
+    np.testing.assert_array_equal(learners[0].components_, learners[1].fit(X).components_)
