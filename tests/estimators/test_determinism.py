@@ -6,7 +6,7 @@ from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 from terafactor import ArraySource, MaskedDictionaryLearning
-from terafactor._threads import TILE_WIDTH
+from terafactor._threads import TILE
 from terafactor.data import BatchStream
 from terafactor.data.masks import Masks
 
@@ -34,7 +34,7 @@ def assert_same_bits(one, other):
 @pytest.fixture(scope="module")
 def wide():
     """Rows (40, 8 tiles), so that a third of the features still makes more than two tiles."""
-    return np.random.default_rng(0).standard_normal((40, 8 * TILE_WIDTH - 100), dtype=np.float32)
+    return np.random.default_rng(0).standard_normal((40, 8 * TILE - 100), dtype=np.float32)
 
 
 @pytest.mark.parametrize("masking", MASKING, ids=str)

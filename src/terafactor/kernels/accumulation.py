@@ -8,6 +8,8 @@ Kernels that work on a tile take whole arrays and the borders ``start`` and ``st
 hide from the compiler that rows are contiguous, and cost the SIMD code.
 """
 
+from terafactor._threads import TILE
+from terafactor.kernels._blas import product_transposed, square, transposed_product
 from terafactor.kernels._jit import jit
 
 
@@ -56,17 +58,66 @@ def gather_values(matrix, rows, columns, out):
 
 
 @jit
-def multiply_sparse(codes, values, start, stop, out):
-    """``out[:, start:stop] = codes.T @ values[:, start:stop]``, skipping zeros. codes (b, k), values (b, s)."""
-    for j in range(codes.shape[1]):
-        total = out[j, start:stop]
-        total[:] = 0
-        for row in range(len(codes)):
-            code = codes[row, j]
-            if code != 0:
-                entries = values[row, start:stop]
-                for i in range(len(total)):
-                    total[i] += code * entries[i]
+def correlate_tiles(gemm, syrk, values, atoms, first, last, grams, correlations):
+    """Put ``atoms @ atoms.T`` (lower triangle) and ``values @ atoms.T`` of some tiles of features in the last two.
+
+    gemm, syrk: addresses of BLAS; values (b, s), atoms (k, s); first, last: which tiles; grams (tiles, k, k) and
+    correlations (tiles, b, k) out. Without rows, or with ``grams`` empty, that part is left out.
+    """
+    n_components, n_observed = atoms.shape
+    n_rows = len(values)
+    for tile in range(first, last):
+        start = tile * TILE
+        width = min(TILE, n_observed - start)
+        if len(grams):
+            square(syrk, n_components, width, atoms, start, n_observed, grams[tile], 0, n_components)
+        if n_rows:
+            product_transposed(
+                gemm, n_rows, n_components, width, values, start, n_observed, atoms, start, n_observed,
+                correlations[tile], 0, n_components,
+            )  # fmt: skip
+
+
+@jit
+def multiply_tiles(gemm, codes, values, first, last, out):
+    """``out = codes.T @ values`` on some tiles of features. codes (b, k), values (b, s), out (k, s)."""
+    n_rows, n_components = codes.shape
+    n_observed = values.shape[1]
+    for tile in range(first, last):
+        start = tile * TILE
+        transposed_product(
+            gemm, n_components, min(TILE, n_observed - start), n_rows, codes, 0, n_components,
+            values, start, n_observed, out, start, n_observed,
+        )  # fmt: skip
+
+
+@jit
+def multiply_features(gemm, codes, values, first, last, out):
+    """``out = values.T @ codes`` on some tiles of features. codes (b, k), values (b, s), out (s, k)."""
+    n_rows, n_components = codes.shape
+    n_observed = values.shape[1]
+    for tile in range(first, last):
+        start = tile * TILE
+        transposed_product(
+            gemm, min(TILE, n_observed - start), n_components, n_rows, values, start, n_observed,
+            codes, 0, n_components, out, start * n_components, n_components,
+        )  # fmt: skip
+
+
+@jit
+def multiply_sparse(codes, values, first, last, out):
+    """:func:`multiply_tiles` skipping the zeros of the codes."""
+    for tile in range(first, last):
+        start, stop = tile * TILE, min((tile + 1) * TILE, values.shape[1])
+        for j in range(codes.shape[1]):
+            total = out[j, start:stop]
+            total[:] = 0
+            for row in range(len(codes)):
+                code = codes[row, j]
+                if code != 0:
+                    entries = values[row, start:stop]
+                    for i in range(len(total)):
+                        total[i] += code * entries[i]
 
 
 @jit

@@ -4,16 +4,29 @@ Atom j moves to :math:`P[d_j + (b_j - \sum_i c_{ji} d_i) / c_{jj}]`, with the at
 block J of atoms, ``C_J D`` is one matrix product with the dictionary as it is when the block begins; the moves made
 since, all inside the block, are subtracted when an atom's turn comes:
 ``b_j - (C_J D)_j - sum over earlier i in J of c_ji * (move of d_i)``. The result is that of the plain sweep.
+
+A team of threads does it together, each on its own tiles of features: the matrix products and the moves need nothing
+from elsewhere, and for each atom the threads meet once to add up its size, and once per step of Newton's method.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from terafactor._threads import Executor, tiles
+from terafactor._threads import TILE, Executor, n_tiles
 from terafactor._typing import Array
+from terafactor.kernels import _blas
+from terafactor.kernels._blas import product
 from terafactor.kernels._jit import jit
-from terafactor.kernels.projection import CHUNK, ball_size, find_multiplier
+from terafactor.kernels._team import meet
+from terafactor.kernels.projection import (
+    MAX_NEWTON,
+    ball_size,
+    excess_sums,
+    next_multiplier,
+    precision_of,
+    simple_multiplier,
+)
 
 BLOCK = 24
 """Most atoms in a block: fewer make thin matrix products, more make longer corrections inside the block."""
@@ -23,101 +36,161 @@ UNUSED = 1e-12
 
 
 @jit
-def candidate(atom, data_code, moves, code_gram, j, first, l1_weight, l2_weight, positive):
-    """Put ``d_j + (b_j - C_j D) / c_jj`` in ``moves[j - first]``; return psi of the atom and of the candidate.
+def candidate(atom, target, moves, row, start, coefficients, first, curvature, positive, gradient, sums):
+    """Put ``d + (b - c D) / c_jj`` in ``moves[row]``, on one tile; put sums of |d|, d^2, of old and new, in ``sums``.
 
-    moves (block, s) in/out: rows before j - first hold the moves made, the row j - first holds ``C_j D``.
+    atom, target (w,): the tile of d_j and b_j; moves (block, s) in/out: rows before ``row`` hold the moves made, the
+    row itself holds ``c_j D``; start: where the tile begins; coefficients (k,): the row c_j; first: the first atom of
+    the block; gradient (TILE,): scratch.
     """
     dtype = atom.dtype.type
-    inverse = dtype(1.0 / code_gram[j, j])
-    old_absolute, old_squared, new_absolute, new_squared = 0.0, 0.0, 0.0, 0.0
-    gradient = np.empty(CHUNK, atom.dtype)
-    for start in range(0, len(atom), CHUNK):  # slices of chunks with loops from zero: the form LLVM vectorizes
-        stop = min(start + CHUNK, len(atom))
-        old, target, new = atom[start:stop], data_code[start:stop], moves[j - first, start:stop]
-        for i in range(len(old)):
-            gradient[i] = target[i] - new[i]
-        earlier = first
-        while earlier + 3 < j:  # four moves at a time: one load and store of the gradient for four products
-            c0, c1 = dtype(code_gram[j, earlier]), dtype(code_gram[j, earlier + 1])
-            c2, c3 = dtype(code_gram[j, earlier + 2]), dtype(code_gram[j, earlier + 3])
-            m0, m1 = moves[earlier - first, start:stop], moves[earlier - first + 1, start:stop]
-            m2, m3 = moves[earlier - first + 2, start:stop], moves[earlier - first + 3, start:stop]
-            for i in range(len(old)):
-                gradient[i] -= c0 * m0[i] + c1 * m1[i] + c2 * m2[i] + c3 * m3[i]
-            earlier += 4
-        while earlier < j:
-            c0 = dtype(code_gram[j, earlier])
-            m0 = moves[earlier - first, start:stop]
-            for i in range(len(old)):
-                gradient[i] -= c0 * m0[i]
-            earlier += 1
-        for i in range(len(old)):
-            new[i] = old[i] + gradient[i] * inverse
-        if positive:
-            for i in range(len(old)):
-                new[i] = max(new[i], dtype(0))
-        a0, a1, a2, a3 = dtype(0), dtype(0), dtype(0), dtype(0)
-        for i in range(len(old)):
-            a0 += abs(old[i])
-            a1 += old[i] * old[i]
-            a2 += abs(new[i])
-            a3 += new[i] * new[i]
-        old_absolute += a0
-        old_squared += a1
-        new_absolute += a2
-        new_squared += a3
-    return (
-        l1_weight * old_absolute + 0.5 * l2_weight * old_squared,
-        l1_weight * new_absolute + 0.5 * l2_weight * new_squared,
-    )
+    stop = start + len(atom)
+    new = moves[row, start:stop]
+    for i in range(len(atom)):
+        gradient[i] = target[i] - new[i]
+    earlier = 0
+    while earlier + 3 < row:  # four moves at a time: one load and store of the gradient for four products
+        c0, c1 = dtype(coefficients[first + earlier]), dtype(coefficients[first + earlier + 1])
+        c2, c3 = dtype(coefficients[first + earlier + 2]), dtype(coefficients[first + earlier + 3])
+        m0, m1 = moves[earlier, start:stop], moves[earlier + 1, start:stop]
+        m2, m3 = moves[earlier + 2, start:stop], moves[earlier + 3, start:stop]
+        for i in range(len(atom)):
+            gradient[i] -= c0 * m0[i] + c1 * m1[i] + c2 * m2[i] + c3 * m3[i]
+        earlier += 4
+    while earlier < row:
+        c0, m0 = dtype(coefficients[first + earlier]), moves[earlier, start:stop]
+        for i in range(len(atom)):
+            gradient[i] -= c0 * m0[i]
+        earlier += 1
+    inverse = dtype(1.0 / curvature)
+    for i in range(len(atom)):
+        new[i] = atom[i] + gradient[i] * inverse
+    if positive:
+        for i in range(len(atom)):
+            new[i] = max(new[i], dtype(0))
+    a0, a1, a2, a3 = dtype(0), dtype(0), dtype(0), dtype(0)
+    for i in range(len(atom)):
+        a0 += abs(atom[i])
+        a1 += atom[i] * atom[i]
+        a2 += abs(new[i])
+        a3 += new[i] * new[i]
+    sums[0], sums[1], sums[2], sums[3] = a0, a1, a2, a3
 
 
 @jit
-def commit(atom, row, multiplier, l1_weight, l2_weight):
-    """Shrink the candidate in ``row`` into the atom, leave the move in ``row``, and return psi of the new atom."""
+def commit(atom, values, multiplier, l1_weight, l2_weight):
+    """Shrink the candidate ``values`` into the atom, leave the move in ``values``; return psi of the new entries.
+
+    atom, values (w,) in/out, one tile.
+    """
     dtype = atom.dtype.type
     threshold, scale = dtype(multiplier * l1_weight), dtype(1.0 / (1.0 + multiplier * l2_weight))
     if np.isinf(multiplier):
         threshold, scale = dtype(0), dtype(0)
-    absolute, squared = 0.0, 0.0
-    for start in range(0, len(atom), CHUNK):
-        entries, values = atom[start : start + CHUNK], row[start : start + CHUNK]
-        a0, a1 = dtype(0), dtype(0)
-        for i in range(len(entries)):
-            value = values[i]
-            new = (max(value - threshold, dtype(0)) + min(value + threshold, dtype(0))) * scale
-            values[i] = new - entries[i]
-            entries[i] = new
-            a0 += abs(new)
-            a1 += new * new
-        absolute += a0
-        squared += a1
-    return l1_weight * absolute + 0.5 * l2_weight * squared
+    a0, a1 = dtype(0), dtype(0)
+    for i in range(len(atom)):
+        value = values[i]
+        new = (max(value - threshold, dtype(0)) + min(value + threshold, dtype(0))) * scale
+        values[i] = new - atom[i]
+        atom[i] = new
+        a0 += abs(new)
+        a1 += new * new
+    return l1_weight * float(a0) + 0.5 * l2_weight * float(a1)
 
 
 @jit
-def sweep_block(
-    atoms, data_code, moves, code_gram, first, l1_weight, l2_weight, limit, positive, whole, floor, sizes, multipliers
-):
-    """Move the atoms of one block, one after the other, entries outside the mask fixed.
+def add_up(partial, meetings, size, counter):
+    """Meet, and return the sums over tiles of what each thread left in ``partial`` (2, tiles, 4), in their order.
 
-    atoms (k, s) in/out; data_code (k, s); moves (block, s) in/out: ``C_J D`` on entry, the moves on return;
-    code_gram (k, k); sizes (k,) in/out: psi of each atom over all features; multipliers (k,) in/out: start of Newton's
-    method; whole: the mask is all the features; floor: ``c_jj`` below which an atom stays.
+    The two sets of ``partial`` are used in turn: nobody overwrites what another still reads.
     """
-    for j in range(first, first + len(moves)):
-        atom, row = atoms[j], moves[j - first]
-        if code_gram[j, j] <= floor:
-            row[:] = atom.dtype.type(0)
-            continue
-        old, new = candidate(atom, data_code[j], moves, code_gram, j, first, l1_weight, l2_weight, positive)
-        outside = 0.0 if whole else max(sizes[j] - old, 0.0)
-        budget = limit - outside
-        multiplier = find_multiplier(row, l1_weight, l2_weight, new, budget, multipliers[j])
-        sizes[j] = outside + commit(atom, row, multiplier, l1_weight, l2_weight)
-        if multiplier > 0.0 and not np.isinf(multiplier):
-            multipliers[j] = multiplier
+    if size > 1:
+        meet(counter, (meetings + 1) * size)
+    sums = partial[meetings % 2]
+    a0, a1, a2, a3 = 0.0, 0.0, 0.0, 0.0
+    for tile in range(len(sums)):
+        a0 += sums[tile, 0]
+        a1 += sums[tile, 1]
+        a2 += sums[tile, 2]
+        a3 += sums[tile, 3]
+    return a0, a1, a2, a3
+
+
+@jit
+def find_together(values, first_tile, last_tile, l1_weight, l2_weight, budget, start, partial, meetings, size, counter):
+    """Return the multiplier of ``values`` (s,) by Newton's method from ``start``, and the number of meetings so far."""
+    multiplier = start
+    for _ in range(MAX_NEWTON):
+        sums = partial[meetings % 2]
+        for tile in range(first_tile, last_tile):
+            part = values[tile * TILE : (tile + 1) * TILE]
+            sums[tile, 0], sums[tile, 1], sums[tile, 2] = excess_sums(part, multiplier * l1_weight)
+        count, total, squares, _ = add_up(partial, meetings, size, counter)
+        meetings += 1
+        multiplier, done = next_multiplier(
+            multiplier, count, total, squares, l1_weight, l2_weight, budget, precision_of(values)
+        )
+        if done:
+            break
+    return multiplier, meetings
+
+
+@jit
+def sweep_team(
+    rank, size, counter, gemm, atoms, data_code, code_gram, mixing, moves, floor,
+    l1_weight, l2_weight, limit, positive, sizes, outside, multipliers, partial, committed,
+):  # fmt: skip
+    """Move the atoms one after the other, entries outside the mask fixed: the part of one thread of a team.
+
+    rank, size: which thread of how many; counter: address where they meet; gemm: address of BLAS.
+    atoms (k, s) in/out; data_code (k, s); code_gram (k, k) float64 and mixing, the same in the precision of the atoms;
+    moves (block, s): scratch; floor: ``c_jj`` below which an atom stays; sizes (k,): psi of each atom over all
+    features, zero when the mask is all of them; outside (k,) out: the part of it outside the mask;
+    multipliers (k,) in/out: where Newton's method starts; partial (2, tiles, 4): scratch;
+    committed (k, tiles) out: psi of each moved atom on each tile.
+    """
+    n_components, n_observed = atoms.shape
+    n_parts, width = partial.shape[1], len(moves)
+    first_tile, last_tile = rank * n_parts // size, (rank + 1) * n_parts // size
+    gradient = np.empty(TILE, atoms.dtype)
+    meetings = 0
+    for first in range(0, n_components, width):
+        last = min(first + width, n_components)
+        for tile in range(first_tile, last_tile):  # moves = C_J D
+            start = tile * TILE
+            product(
+                gemm, last - first, min(TILE, n_observed - start), n_components, mixing, first * n_components,
+                n_components, atoms, start, n_observed, moves, start, n_observed,
+            )  # fmt: skip
+        for j in range(first, last):
+            row, curvature = j - first, code_gram[j, j]
+            if curvature <= floor:
+                moves[row, first_tile * TILE : last_tile * TILE] = 0
+                continue
+            for tile in range(first_tile, last_tile):
+                start, stop = tile * TILE, min((tile + 1) * TILE, n_observed)
+                candidate(
+                    atoms[j, start:stop], data_code[j, start:stop], moves, row, start, code_gram[j], first,
+                    curvature, positive, gradient, partial[meetings % 2, tile],
+                )  # fmt: skip
+            old1, old2, new1, new2 = add_up(partial, meetings, size, counter)
+            meetings += 1
+            rest = max(sizes[j] - l1_weight * old1 - 0.5 * l2_weight * old2, 0.0)
+            budget, wanted = limit - rest, l1_weight * new1 + 0.5 * l2_weight * new2
+            multiplier = simple_multiplier(l1_weight, l2_weight, wanted, budget)
+            if multiplier < 0.0:
+                multiplier, meetings = find_together(
+                    moves[row], first_tile, last_tile, l1_weight, l2_weight, budget, multipliers[j],
+                    partial, meetings, size, counter,
+                )  # fmt: skip
+            for tile in range(first_tile, last_tile):
+                start, stop = tile * TILE, min((tile + 1) * TILE, n_observed)
+                values = moves[row, start:stop]
+                committed[j, tile] = commit(atoms[j, start:stop], values, multiplier, l1_weight, l2_weight)
+            if rank == 0:
+                outside[j] = rest
+                if multiplier > 0.0 and not np.isinf(multiplier):
+                    multipliers[j] = multiplier
 
 
 def sweep_atoms(
@@ -137,23 +210,24 @@ def sweep_atoms(
     sizes, multipliers (k,) in/out; whole: the features are all there are.
     """
     n_components, n_observed = atoms.shape
-    l1_weight, l2_weight, limit, positive = ball
+    n_parts = n_tiles(n_observed)
     floor = UNUSED * float(code_gram.trace())
-    mixing = code_gram.astype(atoms.dtype)
     width = -(-n_components // -(-n_components // BLOCK))  # as few blocks as possible, of equal width
-    buffer = np.empty((width, n_observed), atoms.dtype)
-    for first in range(0, n_components, width):
-        moves = buffer[: min(width, n_components - first)]
-        block = mixing[first : first + len(moves)]
+    moves = np.empty((width, n_observed), atoms.dtype)
+    counter = np.zeros(1, np.int64)
+    partial, committed, outside = np.zeros((2, n_parts, 4)), np.empty((n_components, n_parts)), np.empty(n_components)
+    gemm, mixing = _blas.address("gemm", atoms.dtype), code_gram.astype(atoms.dtype)
+    before = np.zeros(n_components) if whole else sizes
 
-        def mix(tile: slice, block: Array = block, moves: Array = moves) -> None:
-            np.matmul(block, atoms[:, tile], out=moves[:, tile])
-
-        executor.map(mix, tiles(n_observed))
-        sweep_block(
-            atoms, data_code, moves, code_gram, first,
-            l1_weight, l2_weight, limit, positive, whole, floor, sizes, multipliers,
+    def work(rank: int, size: int) -> None:
+        sweep_team(
+            rank, size, counter.ctypes.data, gemm, atoms, data_code, code_gram, mixing, moves, floor,
+            *ball, before, outside, multipliers, partial, committed,
         )  # fmt: skip
+
+    executor.team(work, n_parts)
+    moved = code_gram.diagonal() > floor
+    sizes[moved] = outside[moved] + committed[moved].sum(axis=1)
 
 
 def atom_sizes(dictionary: Array, l1_weight: float, l2_weight: float) -> Array:
@@ -171,9 +245,9 @@ def add_sizes(features, l1_weight, l2_weight, sizes):
     dtype = features.dtype.type
     linear, quadratic = dtype(l1_weight), dtype(0.5 * l2_weight)
     part = np.empty(features.shape[1], features.dtype)
-    for start in range(0, len(features), CHUNK):
+    for start in range(0, len(features), TILE):
         part[:] = dtype(0)
-        for feature in range(start, min(start + CHUNK, len(features))):
+        for feature in range(start, min(start + TILE, len(features))):
             entries = features[feature]
             for j in range(len(entries)):
                 part[j] += linear * abs(entries[j]) + quadratic * entries[j] * entries[j]

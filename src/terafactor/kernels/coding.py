@@ -92,14 +92,14 @@ def descend(gram, gradient, code, l1, l2, positive, only_active):
 
 
 @jit
-def elastic_net_codes(gram, correlations, l1, l2, positive, tolerance, max_passes, codes):
-    """Code rows by coordinate descent on the Gram matrix; return how many rows did not converge.
+def elastic_net_codes(gram, correlations, l1, l2, positive, tolerance, max_passes, codes, unfinished):
+    """Code rows by coordinate descent on the Gram matrix.
 
-    gram (k, k), correlations (b, k); codes (b, k) in/out, the starting point. A row is done when every violation of
+    gram (k, k), correlations (b, k); codes (b, k) in/out, the starting point; unfinished (b,) out: rows that did not
+    converge. A row is done when every violation of
     the optimality conditions is below ``tolerance`` times its largest correlation. Passes over the active coordinates
     alternate with passes over all, since most coordinates of a sparse code stay at zero.
     """
-    unfinished = 0
     gradient = np.empty(gram.shape[0])
     for row in range(len(codes)):
         code = codes[row]
@@ -121,5 +121,4 @@ def elastic_net_codes(gram, correlations, l1, l2, positive, tolerance, max_passe
                 if descend(gram, gradient, code, l1, l2, positive, True) <= allowed:
                     break
         else:
-            unfinished += 1
-    return unfinished
+            unfinished[row] = True

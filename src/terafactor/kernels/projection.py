@@ -13,55 +13,66 @@ therefore start anywhere; starting at the multiplier of the previous step it tak
 
 import numpy as np
 
+from terafactor._threads import TILE
 from terafactor.kernels._jit import jit
-
-CHUNK = 1024
-"""Entries whose sum is taken in the precision of the data; sums of chunks are added in float64."""
 
 MAX_NEWTON = 100
 
 
 @jit
 def ball_size(values, l1_weight, l2_weight):
-    """Return ``l1_weight * sum(|values|) + l2_weight / 2 * sum(values ** 2)``, accumulated in float64."""
+    """Return ``l1_weight * sum(|values|) + l2_weight / 2 * sum(values ** 2)``, tiles added in float64."""
     absolute, squared = 0.0, 0.0
     zero = values.dtype.type(0)
-    for start in range(0, len(values), CHUNK):
-        chunk_absolute, chunk_squared = zero, zero
-        chunk = values[start : start + CHUNK]
-        for i in range(len(chunk)):
-            chunk_absolute += abs(chunk[i])
-            chunk_squared += chunk[i] * chunk[i]
-        absolute += chunk_absolute
-        squared += chunk_squared
+    for start in range(0, len(values), TILE):
+        part_absolute, part_squared = zero, zero
+        part = values[start : start + TILE]
+        for i in range(len(part)):
+            part_absolute += abs(part[i])
+            part_squared += part[i] * part[i]
+        absolute += part_absolute
+        squared += part_squared
     return l1_weight * absolute + 0.5 * l2_weight * squared
 
 
 @jit
 def excess_sums(values, threshold):
-    """Return count, sum and sum of squares of ``max(|values| - threshold, 0)``."""
-    count, total, squares = 0.0, 0.0, 0.0
+    """Return count, sum and sum of squares of ``max(|values| - threshold, 0)``, for at most a tile of values."""
     zero, one = values.dtype.type(0), values.dtype.type(1)
+    count, total, squares = zero, zero, zero
     level = values.dtype.type(threshold)
-    for start in range(0, len(values), CHUNK):
-        chunk_count, chunk_total, chunk_squares = zero, zero, zero
-        chunk = values[start : start + CHUNK]
-        for i in range(len(chunk)):
-            excess = max(abs(chunk[i]) - level, zero)
-            chunk_count += one if excess > zero else zero
-            chunk_total += excess
-            chunk_squares += excess * excess
-        count += chunk_count
-        total += chunk_total
-        squares += chunk_squares
-    return count, total, squares
+    for i in range(len(values)):
+        excess = max(abs(values[i]) - level, zero)
+        count += one if excess > zero else zero
+        total += excess
+        squares += excess * excess
+    return float(count), float(total), float(squares)
 
 
 @jit
-def find_multiplier(values, l1_weight, l2_weight, size, budget, start):
-    """Return the multiplier that brings ``values`` inside the budget; infinite when only zero fits.
+def next_multiplier(multiplier, count, total, squares, l1_weight, l2_weight, budget, precision):
+    """Return the next iterate of Newton's method and whether the current one will do.
 
-    values (s,); size: psi of values; budget: psi allowed; start: where Newton's method begins.
+    count, total, squares: :func:`excess_sums` at the threshold ``multiplier * l1_weight``, over all values.
+    """
+    if count == 0.0:  # too far to the right, where the slope is zero
+        return (0.0, False) if multiplier != 0.0 else (np.inf, True)
+    scale = 1.0 / (1.0 + multiplier * l2_weight)
+    total *= scale
+    squares *= scale * scale
+    gap = l1_weight * total + 0.5 * l2_weight * squares - budget
+    slope = scale * (l1_weight * l1_weight * count + l2_weight * (2.0 * l1_weight * total + l2_weight * squares))
+    following = max(multiplier + gap / slope, 0.0)
+    # The second test: a finer multiplier would not change the threshold as the data's precision sees it.
+    done = abs(gap) <= precision * budget or abs(following - multiplier) <= precision * multiplier
+    return (multiplier, True) if done else (following, False)
+
+
+@jit
+def simple_multiplier(l1_weight, l2_weight, size, budget):
+    """Return the multiplier where a formula gives it, and minus one where it takes Newton's method.
+
+    size: psi of the values; budget: psi allowed. Infinite when only zero fits.
     """
     if size <= budget:
         return 0.0
@@ -69,23 +80,34 @@ def find_multiplier(values, l1_weight, l2_weight, size, budget, start):
         return np.inf
     if l1_weight == 0.0:
         return (np.sqrt(size / budget) - 1.0) / l2_weight
-    precision = 1e-7 if values.itemsize == 4 else 1e-15
-    multiplier = start
+    return -1.0
+
+
+@jit
+def precision_of(values):
+    """Return the relative precision that multipliers are worth computing to."""
+    return 1e-7 if values.itemsize == 4 else 1e-15
+
+
+@jit
+def find_multiplier(values, l1_weight, l2_weight, size, budget):
+    """Return the multiplier that brings ``values`` (s,) inside the budget."""
+    multiplier = simple_multiplier(l1_weight, l2_weight, size, budget)
+    if multiplier >= 0.0:
+        return multiplier
+    multiplier = 0.0
     for _ in range(MAX_NEWTON):
-        count, total, squares = excess_sums(values, multiplier * l1_weight)
-        if count == 0.0:  # too far to the right, where the slope is zero
-            multiplier = 0.0 if multiplier != 0.0 else np.inf
-            continue
-        scale = 1.0 / (1.0 + multiplier * l2_weight)
-        total *= scale
-        squares *= scale * scale
-        gap = l1_weight * total + 0.5 * l2_weight * squares - budget
-        slope = scale * (l1_weight * l1_weight * count + l2_weight * (2.0 * l1_weight * total + l2_weight * squares))
-        following = max(multiplier + gap / slope, 0.0)
-        # The second test: a finer multiplier would not change the threshold as the data's precision sees it.
-        if abs(gap) <= precision * budget or abs(following - multiplier) <= precision * multiplier:
+        count, total, squares = 0.0, 0.0, 0.0
+        for start in range(0, len(values), TILE):
+            part = excess_sums(values[start : start + TILE], multiplier * l1_weight)
+            count += part[0]
+            total += part[1]
+            squares += part[2]
+        multiplier, done = next_multiplier(
+            multiplier, count, total, squares, l1_weight, l2_weight, budget, precision_of(values)
+        )
+        if done:
             break
-        multiplier = following
     return multiplier
 
 
@@ -112,4 +134,4 @@ def project(values, l1_weight, l2_weight, budget, positive):
         for i in range(len(values)):
             values[i] = max(values[i], values.dtype.type(0))
     size = ball_size(values, l1_weight, l2_weight)
-    shrink(values, find_multiplier(values, l1_weight, l2_weight, size, budget, 0.0), l1_weight, l2_weight)
+    shrink(values, find_multiplier(values, l1_weight, l2_weight, size, budget), l1_weight, l2_weight)

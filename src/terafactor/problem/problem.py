@@ -8,17 +8,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from terafactor._threads import Executor, tiles
+from terafactor._threads import TILE, Executor, n_tiles
 from terafactor._typing import Array, is_number
 from terafactor.errors import ParameterError
+from terafactor.kernels._blas import address
+from terafactor.kernels.accumulation import correlate_tiles
 from terafactor.kernels.coding import elastic_net_codes, ridge_codes
 from terafactor.problem.constraint import NormBall
 from terafactor.problem.penalty import ElasticNet
 
 logger = logging.getLogger(__name__)
 
-ROWS_PER_TASK = 8
-"""Rows coded by coordinate descent in one piece of work."""
+MANY_PRODUCTS = 2**18
+"""Rows times squared number of atoms above which coordinate descent is spread over threads."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Problem:
         observed_share: s / p. The paper scales the data term by p / s; here the penalty is scaled by s / p, which has
         the same minimiser, and only here.
         """
-        gram, correlations = gram_matrix(atoms, executor), correlate(values, atoms, executor)
+        gram, correlations = correlate(values, atoms, executor)
         return self.encode_from(gram, correlations, observed_share, executor).astype(atoms.dtype, copy=False)
 
     def encode_from(self, gram: Array, correlations: Array, observed_share: float, executor: Executor) -> Array:
@@ -62,30 +64,33 @@ class Problem:
         l1, l2 = strength * self.penalty.l1_ratio, strength * (1 - self.penalty.l1_ratio)
         if l1 == 0 and not self.penalty.positive:
             return ridge_codes(gram, correlations, l2)
-        codes = np.zeros(correlations.shape)
+        codes, unfinished = np.zeros(correlations.shape), np.zeros(len(correlations), np.bool_)
 
-        def code(rows: slice) -> int:
-            return int(
-                elastic_net_codes(
-                    gram, correlations[rows], l1, l2, self.penalty.positive,
-                    self.code_tolerance, self.max_passes, codes[rows],
-                )
+        def code(start: int, stop: int) -> None:
+            elastic_net_codes(
+                gram, correlations[start:stop], l1, l2, self.penalty.positive,
+                self.code_tolerance, self.max_passes, codes[start:stop], unfinished[start:stop],
             )  # fmt: skip
 
-        unfinished = sum(executor.map(code, tiles(len(codes), ROWS_PER_TASK)))
-        if unfinished:
-            logger.info("%d of %d codes stopped after %d passes", unfinished, len(codes), self.max_passes)
+        # Handing a few short rows to another thread takes longer than coding them.
+        executor.split(code, len(codes)) if codes.size * len(gram) > MANY_PRODUCTS else code(0, len(codes))
+        if unfinished.any():
+            logger.info("%d of %d codes stopped after %d passes", unfinished.sum(), len(codes), self.max_passes)
         return codes
 
     def losses(self, values: Array, atoms: Array, codes: Array, observed_share: float, executor: Executor) -> Array:
         """Return l(x) of each row, float64 (b,), for given codes."""
 
-        def squares(tile: slice) -> Array:
-            residual = values[:, tile] - codes @ atoms[:, tile]
-            return np.einsum("ij,ij->i", residual, residual, dtype=np.float64)
+        squares = np.zeros((n_tiles(values.shape[1]), len(values)))
 
-        errors = sum(executor.map(squares, tiles(values.shape[1])), np.zeros(len(values)))
-        return np.asarray(0.5 / observed_share * errors + float(self.alpha) * self.penalty.value(codes))
+        def add(first: int, last: int) -> None:
+            for tile in range(first, last):
+                part = slice(tile * TILE, (tile + 1) * TILE)
+                residual = values[:, part] - codes @ atoms[:, part]
+                squares[tile] = np.einsum("ij,ij->i", residual, residual, dtype=np.float64)
+
+        executor.split(add, len(squares))
+        return 0.5 / observed_share * squares.sum(axis=0) + float(self.alpha) * self.penalty.value(codes)
 
     def surrogate_value(
         self, dictionary: Array, code_gram: Array, data_code: Array, mean_penalty: float, executor: Executor
@@ -95,22 +100,31 @@ class Problem:
         The form printed in the paper halves the cross term too, which does not have the gradient it states.
         """
 
-        def parts(tile: slice) -> tuple[Array, float]:
-            atoms = np.ascontiguousarray(dictionary[:, tile])
-            return atoms @ atoms.T, float(np.vdot(atoms, np.ascontiguousarray(data_code[:, tile])))
+        quadratic, cross = np.zeros((2, n_tiles(dictionary.shape[1])))
 
-        grams, crosses = zip(*executor.map(parts, tiles(dictionary.shape[1])), strict=True)
-        quadratic = sum(float(np.vdot(gram, code_gram)) for gram in grams)
-        return 0.5 * quadratic - sum(crosses) + float(self.alpha) * mean_penalty
+        def add(first: int, last: int) -> None:
+            for tile in range(first, last):
+                part = slice(tile * TILE, (tile + 1) * TILE)
+                atoms = np.ascontiguousarray(dictionary[:, part])
+                quadratic[tile] = np.vdot(atoms @ atoms.T, code_gram)
+                cross[tile] = np.vdot(atoms, np.ascontiguousarray(data_code[:, part]))
 
-
-def gram_matrix(atoms: Array, executor: Executor) -> Array:
-    """Return ``atoms @ atoms.T`` (k, k), summed over tiles of features in float64."""
-    parts = executor.map(lambda tile: atoms[:, tile] @ atoms[:, tile].T, tiles(atoms.shape[1]))
-    return sum(parts, np.zeros((len(atoms), len(atoms))))
+        executor.split(add, len(cross))
+        return float(0.5 * quadratic.sum() - cross.sum() + float(self.alpha) * mean_penalty)
 
 
-def correlate(values: Array, atoms: Array, executor: Executor) -> Array:
-    """Return ``values @ atoms.T`` (b, k), summed over tiles of features in float64."""
-    parts = executor.map(lambda tile: values[:, tile] @ atoms[:, tile].T, tiles(atoms.shape[1]))
-    return sum(parts, np.zeros((len(values), len(atoms))))
+def correlate(values: Array, atoms: Array, executor: Executor, *, gram: bool = True) -> tuple[Array, Array]:
+    """Return ``atoms @ atoms.T`` (k, k) and ``values @ atoms.T`` (b, k), tiles of features added in float64.
+
+    Without ``gram`` the first is empty.
+    """
+    n_components, n_observed = atoms.shape
+    n_parts = n_tiles(n_observed)
+    grams = np.zeros((n_parts if gram else 0, n_components, n_components), atoms.dtype)
+    correlations = np.zeros((n_parts, len(values), n_components), atoms.dtype)
+    gemm, syrk = address("gemm", atoms.dtype), address("syrk", atoms.dtype)
+    executor.split(
+        lambda first, last: correlate_tiles(gemm, syrk, values, atoms, first, last, grams, correlations), n_parts
+    )
+    lower = grams.sum(axis=0, dtype=np.float64)
+    return lower + np.tril(lower, -1).T, correlations.sum(axis=0, dtype=np.float64)

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from terafactor._threads import Executor, tiles
-from terafactor._typing import Array
+from terafactor._threads import Executor
+from terafactor._typing import Array, Indices
 from terafactor.data import MatrixSource
 from terafactor.problem import Problem
-from terafactor.problem.problem import correlate, gram_matrix
+from terafactor.problem.problem import correlate
 
 MAX_VALUES = 2**22
 """Values read at once."""
@@ -40,12 +40,15 @@ def objective(source: MatrixSource, dictionary: Array, problem: Problem, n_threa
 
 def encoded_parts(
     source: MatrixSource, dictionary: Array, problem: Problem, executor: Executor
-) -> Iterator[tuple[slice, Array, Array]]:
+) -> Iterator[tuple[Indices, Array, Array]]:
     """Yield rows, their values and their codes, a bounded number at a time."""
     n_rows, n_features = source.shape
     problem = replace(problem, code_tolerance=min(problem.code_tolerance, FINAL_TOLERANCE))
-    gram = gram_matrix(dictionary, executor)
-    for rows in tiles(n_rows, max(1, MAX_VALUES // n_features)):
-        values = source.read(np.arange(rows.start, rows.stop))
-        codes = problem.encode_from(gram, correlate(values, dictionary, executor), 1.0, executor)
+    at_once = max(1, MAX_VALUES // n_features)
+    gram, _ = correlate(np.empty((0, n_features), dictionary.dtype), dictionary, executor)
+    for start in range(0, n_rows, at_once):
+        rows = np.arange(start, min(start + at_once, n_rows))
+        values = source.read(rows)
+        _, correlations = correlate(values, dictionary, executor, gram=False)
+        codes = problem.encode_from(gram, correlations, 1.0, executor)
         yield rows, values, codes.astype(dictionary.dtype, copy=False)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 
-from terafactor._threads import Executor, tiles
+from terafactor._threads import Executor, n_tiles
 from terafactor._typing import Array, Indices
 from terafactor.data import Batch
 from terafactor.errors import DataError
+from terafactor.kernels._blas import address
 from terafactor.kernels.accumulation import (
     batch_weights,
     blend,
     blend_features,
     gather_features,
+    multiply_features,
     multiply_sparse,
+    multiply_tiles,
     scatter_features,
 )
 from terafactor.kernels.atoms import atom_sizes
@@ -124,21 +126,10 @@ class BatchSums:
     def of(cls, batch: Batch, codes: Array, penalty: ElasticNet, executor: Executor) -> BatchSums:
         """Return the sums of one batch, over whole rows where the batch has them. codes (b, k)."""
         columns, values = batch.columns, batch.values
-        order: Literal["C", "F"] = "C" if columns is None else "F"  # that of the statistics they go into
         if batch.full_values is not None:
             columns, values = None, batch.full_values
         n_rows, n_features = values.shape
-        data_code = np.empty((codes.shape[1], n_features), values.dtype, order=order)
-
-        sparse = order == "C" and np.count_nonzero(codes) < SPARSE * codes.size
-
-        def multiply(tile: slice) -> None:
-            if sparse:
-                multiply_sparse(codes, values, tile.start, tile.stop, data_code)
-            else:
-                np.matmul(codes.T, values[:, tile], out=data_code[:, tile])
-
-        executor.map(multiply, tiles(n_features))
+        data_code = multiply(codes, values, by_feature=batch.columns is not None, executor=executor)
         precise = codes.astype(np.float64)
         return cls(
             n_rows=n_rows,
@@ -177,6 +168,22 @@ class BatchSums:
         )
 
 
+def multiply(codes: Array, values: Array, *, by_feature: bool, executor: Executor) -> Array:
+    """Return ``codes.T @ values`` (k, s), each feature contiguous in memory if ``by_feature``, else each row."""
+    n_components, n_features = codes.shape[1], values.shape[1]
+    gemm, n_parts = address("gemm", values.dtype), n_tiles(n_features)
+    if by_feature:
+        transposed = np.empty((n_features, n_components), values.dtype)
+        executor.split(lambda first, last: multiply_features(gemm, codes, values, first, last, transposed), n_parts)
+        return transposed.T
+    product = np.empty((n_components, n_features), values.dtype)
+    if np.count_nonzero(codes) < SPARSE * codes.size:
+        executor.split(lambda first, last: multiply_sparse(codes, values, first, last, product), n_parts)
+    else:
+        executor.split(lambda first, last: multiply_tiles(gemm, codes, values, first, last, product), n_parts)
+    return product
+
+
 def observed(matrix: Array, columns: Indices | None, executor: Executor) -> Array:
     """Return ``matrix[:, columns]`` with each row contiguous: the matrix itself when it is that already."""
     if columns is None:
@@ -185,7 +192,7 @@ def observed(matrix: Array, columns: Indices | None, executor: Executor) -> Arra
         columns = np.arange(matrix.shape[1])
     chosen = columns
     out = np.empty((len(matrix), len(chosen)), matrix.dtype)
-    executor.map(lambda tile: gather_features(matrix.T, chosen, tile.start, tile.stop, out), tiles(len(chosen)))
+    executor.split(lambda start, stop: gather_features(matrix.T, chosen, start, stop, out), len(chosen))
     return out
 
 
@@ -194,7 +201,7 @@ def put_back(values: Array, columns: Indices | None, matrix: Array, executor: Ex
     if values is matrix:
         return
     chosen = np.arange(matrix.shape[1]) if columns is None else columns
-    executor.map(lambda tile: scatter_features(values, chosen, tile.start, tile.stop, matrix.T), tiles(len(chosen)))
+    executor.split(lambda start, stop: scatter_features(values, chosen, start, stop, matrix.T), len(chosen))
 
 
 def absorb(state: SurrogateState, sums: BatchSums, weight: float, executor: Executor) -> None:
@@ -218,10 +225,12 @@ def absorb(state: SurrogateState, sums: BatchSums, weight: float, executor: Exec
     keep, take = np.empty((2, len(columns)), state.data_code.dtype)
     batch_weights(sums.feature_rows, state.feature_counts[columns], gain, keep, take)
 
-    def take_in(tile: slice) -> None:
-        if sums.columns is None and state.data_code.flags.c_contiguous:
-            blend(state.data_code, sums.data_code, keep, take, tile.start, tile.stop)
-        else:
-            blend_features(state.data_code.T, columns, sums.data_code.T, keep, take, tile.start, tile.stop)
-
-    executor.map(take_in, tiles(len(columns)))
+    if sums.columns is None and state.data_code.flags.c_contiguous:
+        executor.split(
+            lambda start, stop: blend(state.data_code, sums.data_code, keep, take, start, stop), len(columns)
+        )
+    else:
+        matrix, totals = state.data_code.T, np.ascontiguousarray(sums.data_code.T)
+        executor.split(
+            lambda start, stop: blend_features(matrix, columns, totals, keep, take, start, stop), len(columns)
+        )

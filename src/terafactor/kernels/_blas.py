@@ -1,0 +1,131 @@
+"""BLAS inside kernels: matrix products without the interpreter lock, on parts of arrays that stay in place.
+
+``numpy.matmul`` needs the lock between two calls, and two threads that want it at the same time put each other to
+sleep; with tiles of a tenth of a millisecond that costs more than the second thread brings. The addresses come from
+SciPy's own BLAS (``scipy.linalg.cython_blas``) and are passed as integers, so that compiled code can be cached.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from scipy.linalg import cython_blas
+
+from terafactor.kernels._jit import jit
+
+INT = ir.IntType(32)
+CHAR = ir.IntType(8)
+
+
+@cache
+def address(routine: str, dtype: np.dtype[Any]) -> int:
+    """Return where a routine of BLAS ("gemm", "syrk") lies in memory, for float32 or float64."""
+    capsule = cython_blas.__pyx_capi__[("s" if dtype == np.float32 else "d") + routine]
+    name = ctypes.pythonapi.PyCapsule_GetName
+    name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return int(pointer(capsule, name(capsule)))
+
+
+def _call(context, builder, function, characters, integers, scalars, arrays, layout):
+    """Emit a call in Fortran's way, every argument by reference.
+
+    layout: one letter per argument, which list it is taken from next: c, i, s (scalar of the data's type) or a.
+    """
+    given = {
+        "c": iter([cgutils.alloca_once_value(builder, character) for character in characters]),
+        "i": iter([cgutils.alloca_once_value(builder, builder.trunc(number, INT)) for number in integers]),
+        "s": iter([cgutils.alloca_once_value(builder, scalar) for scalar in scalars]),
+        "a": iter(arrays),
+    }
+    arguments = [next(given[letter]) for letter in layout]
+    signature = ir.FunctionType(ir.VoidType(), [argument.type for argument in arguments])
+    builder.call(builder.inttoptr(function, signature.as_pointer()), arguments)
+    return context.get_dummy_value()
+
+
+def _entry(context, builder, array_type, array, offset):
+    """Return a pointer to the entry of a flattened array."""
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.gep(data, [offset])
+
+
+@intrinsic
+def _gemm(typing, function, trans_a, trans_b, m, n, k, a, at_a, lda, b, at_b, ldb, beta, c, at_c, ldc):
+    """Column-major ``c = op(a) @ op(b) + beta * c``; trans_a and trans_b are the codes of the letters N and T."""
+
+    def codegen(context, builder, signature, args):
+        function, trans_a, trans_b, m, n, k, a, at_a, lda, b, at_b, ldb, beta, c, at_c, ldc = args
+        entry = [
+            _entry(context, builder, signature.args[place], array, offset)
+            for place, array, offset in ((6, a, at_a), (9, b, at_b), (13, c, at_c))
+        ]
+        scalar = context.get_value_type(signature.args[6].dtype)
+        letters = [builder.trunc(letter, CHAR) for letter in (trans_a, trans_b)]
+        scalars = [ir.Constant(scalar, 1.0), beta]
+        return _call(context, builder, function, letters, [m, n, k, lda, ldb, ldc], scalars, entry, "cciiisaiaisai")
+
+    integer = types.int64
+    signature = types.void(
+        integer, integer, integer, integer, integer, integer, a, integer, integer, b, integer, integer, a.dtype, c,
+        integer, integer,
+    )  # fmt: skip
+    return signature, codegen
+
+
+@intrinsic
+def _syrk(typing, function, n, k, a, at_a, lda, c, at_c, ldc):
+    """Column-major upper triangle of ``c = a' @ a``."""
+
+    def codegen(context, builder, signature, args):
+        function, n, k, a, at_a, lda, c, at_c, ldc = args
+        entry = [
+            _entry(context, builder, signature.args[place], array, offset)
+            for place, array, offset in ((3, a, at_a), (6, c, at_c))
+        ]
+        scalar = context.get_value_type(signature.args[3].dtype)
+        letters = [ir.Constant(CHAR, ord(letter)) for letter in "UT"]
+        scalars = [ir.Constant(scalar, 1.0), ir.Constant(scalar, 0.0)]
+        return _call(context, builder, function, letters, [n, k, lda, ldc], scalars, entry, "cciisaisai")
+
+    integer = types.int64
+    signature = types.void(integer, integer, integer, a, integer, integer, c, integer, integer)
+    return signature, codegen
+
+
+N, T = ord("N"), ord("T")
+
+
+@jit
+def product(gemm, m, n, k, a, at_a, lda, b, at_b, ldb, c, at_c, ldc):
+    """``c = a @ b``, (m, k) by (k, n), row-major: each matrix is an array, where it begins, and its row length.
+
+    gemm: ``address("gemm", dtype)``. Row-major c is column-major c', and c' = b' a'.
+    """
+    _gemm(gemm, N, N, n, m, k, b, at_b, ldb, a, at_a, lda, c.dtype.type(0), c, at_c, ldc)
+
+
+@jit
+def product_transposed(gemm, m, n, k, a, at_a, lda, b, at_b, ldb, c, at_c, ldc):
+    """``c = a @ b.T``, (m, k) by (n, k), row-major, as in :func:`product`."""
+    _gemm(gemm, T, N, n, m, k, b, at_b, ldb, a, at_a, lda, c.dtype.type(0), c, at_c, ldc)
+
+
+@jit
+def transposed_product(gemm, m, n, k, a, at_a, lda, b, at_b, ldb, c, at_c, ldc):
+    """``c = a.T @ b``, (k, m) by (k, n), row-major, as in :func:`product`."""
+    _gemm(gemm, N, T, n, m, k, b, at_b, ldb, a, at_a, lda, c.dtype.type(0), c, at_c, ldc)
+
+
+@jit
+def square(syrk, n, k, a, at_a, lda, c, at_c, ldc):
+    """``c = a @ a.T``, (n, k), row-major; only the lower triangle of c is written."""
+    _syrk(syrk, n, k, a, at_a, lda, c, at_c, ldc)
