@@ -12,7 +12,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.harness import Bar, Result, Skipped, best_times
-from terafactor import ElasticNet, NormBall
+from terafactor import ElasticNet, MaskedDictionaryLearning, NormBall
 from terafactor.data import ArraySource
 from terafactor.datasets import make_brain_like
 from terafactor.problem import Problem
@@ -29,11 +29,11 @@ def brain_like(n_features: int) -> tuple[np.ndarray, np.ndarray]:
     return X[:3600], X[3600:]
 
 
-def learn(X: np.ndarray, problem: Problem, init: np.ndarray, **options: object) -> SurrogateState:
-    """Fit from a given start; the solver alone, so that both sides of a ratio skip validation of their input."""
+def learn(source: ArraySource, problem: Problem, init: np.ndarray, **options: object) -> SurrogateState:
+    """Fit from a given start: the solver alone, on data already checked, as the bare products are."""
     choices = SolverOptions(n_components=len(init), **options)
     state = SurrogateState.start(init.copy(), problem, masked=choices.reduction > 1)
-    return fit(ArraySource(X), problem, choices, state)
+    return fit(source, problem, choices, state)
 
 
 def start(X: np.ndarray, n_components: int, ball: NormBall) -> np.ndarray:
@@ -70,7 +70,10 @@ def against_peers(quick: bool) -> Iterator[Result]:
     learned: dict[str, np.ndarray] = {}
 
     def ours(name: str, **options: object) -> None:
-        learned[name] = learn(X, problem, init, batch_size=50, **options).dictionary
+        estimator = MaskedDictionaryLearning(
+            40, alpha=ALPHA, batch_size=50, init=init, n_threads=1, random_state=0, **options
+        )
+        learned[name] = estimator.fit(X).components_
 
     def scikit_learn() -> None:
         learned["scikit-learn"] = learn_scikit_learn(X, init, 50)
@@ -139,13 +142,13 @@ def against_floor(quick: bool) -> Iterator[Result]:
     """3: one epoch of ridge codes and the l1 ball, 3 600 x 44 664, k = 60, b = 40, over the bare products."""
     X, _ = brain_like(44_664)
     problem = Problem(1e-3, ElasticNet(0.0), NormBall("l1"))
-    init = start(X, 60, problem.constraint)
+    init, source = start(X, 60, problem.constraint), ArraySource(X)
     for reduction, bound in ((1, 2), (12, 3)):
         times = best_times(
             {
                 "floor s": products(40, 44_664 // reduction, 60, 1, 90),
                 "terafactor s": lambda r=reduction: learn(
-                    X, problem, init, batch_size=40, reduction=r, statistics="masked"
+                    source, problem, init, batch_size=40, reduction=r, statistics="masked"
                 ),
             },
             repeats=2 if quick else 5,
@@ -167,7 +170,14 @@ def growth_with_features(quick: bool) -> Iterator[Result]:
             n_steps = 2 * cycle
 
             run = partial(
-                learn, X, problem, init, batch_size=40, reduction=cycle, statistics="masked", n_epochs=n_steps / 3
+                learn,
+                ArraySource(X),
+                problem,
+                init,
+                batch_size=40,
+                reduction=cycle,
+                statistics="masked",
+                n_epochs=n_steps / 3,
             )
             total = best_times({"run": run}, repeats=1 if quick else 3)["run"]
             step_times[f"p={n_features} ms"] = 1e3 * total / n_steps
@@ -181,11 +191,11 @@ def two_threads(quick: bool) -> Iterator[Result]:
     """5: benchmark 1 on two threads against one: the same bits, and the scaling of the bare products."""
     X, _ = brain_like(20_000)
     problem = Problem(ALPHA, ElasticNet(1.0), NormBall("l2"))
-    init = start(X, 40, problem.constraint)
+    init, source = start(X, 40, problem.constraint), ArraySource(X)
     learned = {}
 
     def run(n_threads: int) -> None:
-        learned[n_threads] = learn(X, problem, init, batch_size=50, n_threads=n_threads).dictionary
+        learned[n_threads] = learn(source, problem, init, batch_size=50, n_threads=n_threads).dictionary
 
     contestants = {f"terafactor {n} s": (lambda n=n: run(n)) for n in (1, 2)}
     contestants |= {f"products {n} s": products(50, 20_000, 40, n, 72) for n in (1, 2)}

@@ -2,7 +2,7 @@
 
 from terafactor.data.array import ArraySource
 from terafactor.data.patches import PatchSource
-from terafactor.data.source import MatrixSource
+from terafactor.data.source import FeatureTiles, MatrixSource
 from terafactor.data.stream import Batch, BatchStream
 
-__all__ = ["ArraySource", "Batch", "BatchStream", "MatrixSource", "PatchSource"]
+__all__ = ["ArraySource", "Batch", "BatchStream", "FeatureTiles", "MatrixSource", "PatchSource"]

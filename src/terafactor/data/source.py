@@ -4,11 +4,29 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from terafactor._typing import Array, Indices
 from terafactor.errors import DataError
+
+
+@dataclass(frozen=True)
+class FeatureTiles:
+    """Groups of features that are cheap to read together: runs of equal width in some order."""
+
+    width: int = 1
+    """Features per tile; the last tile may have fewer."""
+
+    order: Indices | None = None
+    """All features in the order that is cut into tiles; None: their own order."""
+
+    def members(self, chosen: Indices, n_features: int) -> Indices:
+        """Return the features of the ``chosen`` tiles, ascending."""
+        places = (np.sort(chosen)[:, np.newaxis] * self.width + np.arange(self.width)).ravel()
+        places = places[: np.searchsorted(places, n_features)]
+        return places if self.order is None else np.sort(self.order[places])
 
 
 class MatrixSource(ABC):
@@ -39,9 +57,9 @@ class MatrixSource(ABC):
         """Return the blocks of rows of one record that are cheap to read together; None: any rows are."""
         return None
 
-    def tiles(self, record: int) -> Sequence[Indices] | None:
-        """Return the groups of features of one record that are cheap to read together; None: each feature alone."""
-        return None
+    def tiles(self, record: int) -> FeatureTiles:
+        """Return the groups of features of one record that are cheap to read together: by default, each alone."""
+        return FeatureTiles()
 
     @abstractmethod
     def read(self, rows: Indices, columns: Indices | None = None) -> Array:

@@ -1,13 +1,14 @@
 """BLAS inside kernels: matrix products without the interpreter lock, on parts of arrays that stay in place.
 
 ``numpy.matmul`` needs the lock between two calls, and two threads that want it at the same time put each other to
-sleep; with tiles of a tenth of a millisecond that costs more than the second thread brings. The addresses come from
-SciPy's own BLAS (``scipy.linalg.cython_blas``) and are passed as integers, so that compiled code can be cached.
+sleep; with tiles of a tenth of a millisecond that costs more than the second thread brings. Addresses of routines are
+passed to kernels as integers, so that compiled code can be cached.
 """
 
 from __future__ import annotations
 
 import ctypes
+import re
 from functools import cache
 from typing import Any
 
@@ -17,32 +18,55 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from scipy.linalg import cython_blas
+from threadpoolctl import threadpool_info
 
 from terafactor.kernels._jit import jit
 
-INT = ir.IntType(32)
 CHAR = ir.IntType(8)
 
 
 @cache
 def address(routine: str, dtype: np.dtype[Any]) -> int:
-    """Return where a routine of BLAS ("gemm", "syrk") lies in memory, for float32 or float64."""
-    capsule = cython_blas.__pyx_capi__[("s" if dtype == np.float32 else "d") + routine]
-    name = ctypes.pythonapi.PyCapsule_GetName
-    name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    """Return where a routine of BLAS ("gemm", "syrk") lies in memory, for float32 or float64.
+
+    NumPy and SciPy each bring an OpenBLAS of their own, and on thin matrices one release can be half as fast again as
+    another: the newest one loaded is taken. SciPy's interface is what remains with any other BLAS.
+    """
+    name = ("s" if dtype == np.float32 else "d") + routine
+    for library in _openblas_libraries():
+        for pattern in ("scipy_{}_64_", "scipy_{}_", "{}_64_", "{}_"):
+            function = getattr(library, pattern.format(name), None)
+            if function is not None:
+                return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
+    return _scipy_address(name)
+
+
+def _openblas_libraries() -> list[ctypes.CDLL]:
+    """Return the OpenBLAS libraries of this process, the newest first."""
+    found = [library for library in threadpool_info() if library["internal_api"] == "openblas"]
+    found.sort(key=lambda library: [int(part) for part in re.findall(r"\d+", library["version"] or "0")], reverse=True)
+    return [ctypes.CDLL(library["filepath"]) for library in found]
+
+
+def _scipy_address(name: str) -> int:
+    """Return the address of a routine in the BLAS that SciPy uses."""
+    capsule = cython_blas.__pyx_capi__[name]
+    label = ctypes.pythonapi.PyCapsule_GetName
+    label.restype, label.argtypes = ctypes.c_char_p, [ctypes.py_object]
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    return int(pointer(capsule, name(capsule)))
+    return int(pointer(capsule, label(capsule)))
 
 
 def _call(context, builder, function, characters, integers, scalars, arrays, layout):
     """Emit a call in Fortran's way, every argument by reference.
 
+    Integers are stored in 64 bits: on a little-endian machine a BLAS that reads 32 of them finds the same number.
     layout: one letter per argument, which list it is taken from next: c, i, s (scalar of the data's type) or a.
     """
     given = {
         "c": iter([cgutils.alloca_once_value(builder, character) for character in characters]),
-        "i": iter([cgutils.alloca_once_value(builder, builder.trunc(number, INT)) for number in integers]),
+        "i": iter([cgutils.alloca_once_value(builder, number) for number in integers]),
         "s": iter([cgutils.alloca_once_value(builder, scalar) for scalar in scalars]),
         "a": iter(arrays),
     }

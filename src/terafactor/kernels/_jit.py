@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -16,6 +19,29 @@ OPTIONS = {"nogil": True, "fastmath": FAST_MATH, "error_model": "numpy"}
 
 _kernels: list[Any] = []
 _uncached_reported = False
+
+
+def drop_stale_cache() -> None:
+    """Remove machine code compiled from an earlier state of these files.
+
+    Numba looks only at the file of a kernel, not at those it calls into: after a change there, it would run the old
+    code, with whatever arguments the new one passes.
+    """
+    folder = Path(__file__).parent
+    digest = hashlib.sha256()
+    for file in (*sorted(folder.glob("*.py")), folder.parent / "_threads.py"):
+        digest.update(file.read_bytes())
+    stamp = folder / "__pycache__" / "kernels.sha256"
+    with contextlib.suppress(OSError):  # nowhere to write: then there is no cache here either
+        if not stamp.exists() or stamp.read_text() != digest.hexdigest():
+            for pattern in ("*.nbi", "*.nbc"):
+                for file in stamp.parent.glob(pattern):
+                    file.unlink(missing_ok=True)
+            stamp.parent.mkdir(exist_ok=True)
+            stamp.write_text(digest.hexdigest())
+
+
+drop_stale_cache()
 
 
 def jit(function: Callable[..., Any]) -> Any:

@@ -59,7 +59,7 @@ def gather_values(matrix, rows, columns, out):
 
 @jit
 def correlate_tiles(gemm, syrk, values, atoms, first, last, grams, correlations):
-    """Put ``atoms @ atoms.T`` (lower triangle) and ``values @ atoms.T`` of some tiles of features in the last two.
+    """Put ``atoms @ atoms.T`` and ``values @ atoms.T`` of some tiles of features in the last two.
 
     gemm, syrk: addresses of BLAS; values (b, s), atoms (k, s); first, last: which tiles; grams (tiles, k, k) and
     correlations (tiles, b, k) out. Without rows, or with ``grams`` empty, that part is left out.
@@ -70,7 +70,11 @@ def correlate_tiles(gemm, syrk, values, atoms, first, last, grams, correlations)
         start = tile * TILE
         width = min(TILE, n_observed - start)
         if len(grams):
-            square(syrk, n_components, width, atoms, start, n_observed, grams[tile], 0, n_components)
+            gram = grams[tile]
+            square(syrk, n_components, width, atoms, start, n_observed, gram, 0, n_components)
+            for j in range(n_components):
+                for i in range(j):
+                    gram[i, j] = gram[j, i]
         if n_rows:
             product_transposed(
                 gemm, n_rows, n_components, width, values, start, n_observed, atoms, start, n_observed,
@@ -153,3 +157,12 @@ def blend_features(matrix, columns, sums, keep, take, start, stop):
         old, new = keep[i], take[i]
         for j in range(len(entries)):
             entries[j] = old * entries[j] + new * totals[j]
+
+
+@jit
+def blend_and_gather(matrix, columns, sums, keep, take, start, stop, out):
+    """:func:`blend_features`, then :func:`gather_features` while the features are still at hand."""
+    for first in range(start, stop, 8):
+        last = min(first + 8, stop)
+        blend_features(matrix, columns, sums, keep, take, first, last)
+        gather_features(matrix, columns, first, last, out)

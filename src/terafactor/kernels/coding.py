@@ -21,17 +21,11 @@ def ridge_codes(gram: Array, correlations: Array, l2: float) -> Array:
     """
     system = gram.copy()
     system.flat[:: len(gram) + 1] += l2
-    try:
-        factor = linalg.cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
-        codes = linalg.cho_solve(factor, correlations.T, check_finite=False).T
-    except linalg.LinAlgError:
-        codes = None
+    factor, codes, failed = linalg.lapack.dposv(system, correlations.T, lower=True)
     # A factorization can pass on a matrix that is singular to working precision, with codes that blow up.
-    if codes is None or not np.isfinite(codes).all() or _nearly_singular(factor[0]):
-        system = gram.copy()
-        system.flat[:: len(gram) + 1] += l2
-        codes = linalg.lstsq(system, correlations.T, cond=SINGULAR, check_finite=False)[0].T
-    return np.ascontiguousarray(codes)
+    if failed or _nearly_singular(factor):
+        codes = linalg.lstsq(system, correlations.T, cond=SINGULAR, check_finite=False)[0]
+    return np.ascontiguousarray(codes.T)
 
 
 SINGULAR = 1e-12

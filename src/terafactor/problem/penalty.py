@@ -37,8 +37,12 @@ class ElasticNet:
     def value(self, codes: Array) -> Array:
         """Return the penalty of each row of ``codes`` (b, k), in float64."""
         values = codes.astype(np.float64, copy=False)
-        squares = np.einsum("ij,ij->i", values, values)
-        return np.asarray(self.l1_ratio * np.abs(values).sum(axis=1) + 0.5 * (1 - self.l1_ratio) * squares)
+        total = np.zeros(len(values))
+        if self.l1_ratio > 0:
+            total += self.l1_ratio * np.abs(values).sum(axis=1)
+        if self.l1_ratio < 1:
+            total += 0.5 * (1 - self.l1_ratio) * np.einsum("ij,ij->i", values, values)
+        return total
 
 
 PENALTIES = {"l1": 1.0, "l2": 0.0}

@@ -126,5 +126,4 @@ def correlate(values: Array, atoms: Array, executor: Executor, *, gram: bool = T
     executor.split(
         lambda first, last: correlate_tiles(gemm, syrk, values, atoms, first, last, grams, correlations), n_parts
     )
-    lower = grams.sum(axis=0, dtype=np.float64)
-    return lower + np.tril(lower, -1).T, correlations.sum(axis=0, dtype=np.float64)
+    return grams.sum(axis=0, dtype=np.float64), correlations.sum(axis=0, dtype=np.float64)

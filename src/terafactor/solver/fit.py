@@ -58,7 +58,7 @@ def fit(
         The state after the last step: a usable model, whatever ended the fit.
     """
     announce_compilation()
-    masks = Masks(source.shape[1], options.reduction, options.seed)
+    masks = Masks(source.shape[1], options.reduction, options.seed, source.tiles(0))
     stream = BatchStream(
         source,
         options.batch_size,

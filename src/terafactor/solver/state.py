@@ -14,6 +14,7 @@ from terafactor.kernels._blas import address
 from terafactor.kernels.accumulation import (
     batch_weights,
     blend,
+    blend_and_gather,
     blend_features,
     gather_features,
     multiply_features,
@@ -80,7 +81,10 @@ class SurrogateState:
         n_components, n_features = dictionary.shape
         order = "F" if masked else "C"  # see kernels/accumulation.py
         l1_weight, l2_weight, _, _ = problem.constraint.lower()
-        atoms = np.asarray(dictionary, order=order)  # type: ignore[call-overload]
+        atoms = dictionary
+        if masked:
+            atoms = np.empty((n_features, n_components), dictionary.dtype).T
+            scatter_features(np.ascontiguousarray(dictionary), np.arange(n_features), 0, n_features, atoms.T)
         return cls(
             dictionary=atoms,
             data_code=np.zeros((n_components, n_features), atoms.dtype, order=order),  # type: ignore[call-overload]
@@ -204,12 +208,12 @@ def put_back(values: Array, columns: Indices | None, matrix: Array, executor: Ex
     executor.split(lambda start, stop: scatter_features(values, chosen, start, stop, matrix.T), len(chosen))
 
 
-def absorb(state: SurrogateState, sums: BatchSums, weight: float, executor: Executor) -> None:
-    """Take the sums of a step into the statistics. weight: of this step, if all batches had the same size.
+def absorb(state: SurrogateState, sums: BatchSums, weight: float, columns: Indices | None, executor: Executor) -> Array:
+    """Take the sums of a step into the statistics; return ``data_code`` at ``columns`` (k, s), each row contiguous.
 
-    The weight of the batch's mean follows its share of the samples seen, ``min(1, weight * t * n_rows / n_samples)``,
-    for the codes as for each feature: with batches of unequal size, anything else lets one of the two statistics
-    forget faster than the other, and atoms shrink.
+    weight: of this step, if all batches had the same size. The weight of the batch's mean follows its share of the
+    samples seen, ``min(1, weight * t * n_rows / n_samples)``, for the codes as for each feature: with batches of
+    unequal size, anything else lets one of the two statistics forget faster than the other, and atoms shrink.
     """
     state.n_steps += 1
     state.n_samples += sums.n_rows
@@ -220,17 +224,18 @@ def absorb(state: SurrogateState, sums: BatchSums, weight: float, executor: Exec
     state.mean_penalty += share * (sums.penalty / sums.n_rows - state.mean_penalty)
     state.idle_rows = np.where(sums.used, 0, state.idle_rows + sums.n_rows)
 
-    columns = np.arange(len(sums.feature_rows)) if sums.columns is None else sums.columns
-    state.feature_counts[columns] += sums.feature_rows
-    keep, take = np.empty((2, len(columns)), state.data_code.dtype)
-    batch_weights(sums.feature_rows, state.feature_counts[columns], gain, keep, take)
-
+    chosen = np.arange(len(sums.feature_rows)) if sums.columns is None else sums.columns
+    counts = state.feature_counts[chosen] + sums.feature_rows
+    state.feature_counts[chosen] = counts
+    keep, take = np.empty((2, len(chosen)), state.data_code.dtype)
+    batch_weights(sums.feature_rows, counts, gain, keep, take)
     if sums.columns is None and state.data_code.flags.c_contiguous:
-        executor.split(
-            lambda start, stop: blend(state.data_code, sums.data_code, keep, take, start, stop), len(columns)
-        )
-    else:
-        matrix, totals = state.data_code.T, np.ascontiguousarray(sums.data_code.T)
-        executor.split(
-            lambda start, stop: blend_features(matrix, columns, totals, keep, take, start, stop), len(columns)
-        )
+        executor.split(lambda a, b: blend(state.data_code, sums.data_code, keep, take, a, b), len(chosen))
+        return observed(state.data_code, columns, executor)
+    matrix, totals = state.data_code.T, np.ascontiguousarray(sums.data_code.T)
+    if sums.columns is not columns:
+        executor.split(lambda a, b: blend_features(matrix, chosen, totals, keep, take, a, b), len(chosen))
+        return observed(state.data_code, columns, executor)
+    out = np.empty((len(state.data_code), len(chosen)), matrix.dtype)
+    executor.split(lambda a, b: blend_and_gather(matrix, chosen, totals, keep, take, a, b, out), len(chosen))
+    return out

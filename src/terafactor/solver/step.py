@@ -20,9 +20,8 @@ def step(state: SurrogateState, batch: Batch, problem: Problem, options: SolverO
     codes = problem.encode(batch.values, atoms, n_observed / n_features, executor)
     sums = BatchSums.of(batch, codes, problem.penalty, executor)
     weight = options.schedule.weight(state.n_steps + 1)
-    absorb(state, sums, weight, executor)
+    data_code = absorb(state, sums, weight, batch.columns, executor)
     state.n_batches += 1
-    data_code = observed(state.data_code, batch.columns, executor)
     sweep_atoms(
         atoms,
         data_code,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from terafactor._typing import Array, Indices
-from terafactor.data import MatrixSource
+from terafactor.data import FeatureTiles, MatrixSource
 
 
 class CountingSource(MatrixSource):
@@ -36,7 +36,7 @@ class CountingSource(MatrixSource):
     def row_blocks(self, record: int) -> Sequence[range] | None:
         return self.source.row_blocks(record)
 
-    def tiles(self, record: int) -> Sequence[Indices] | None:
+    def tiles(self, record: int) -> FeatureTiles:
         return self.source.tiles(record)
 
     def read(self, rows: Indices, columns: Indices | None = None) -> Array:
@@ -124,9 +124,10 @@ class SourceContract:
     def test_tiles_cover_the_features(self, made: tuple[MatrixSource, Array]) -> None:
         source, _ = made
         for number in range(len(source.records)):
-            groups = source.tiles(number)
-            if groups is not None:
-                np.testing.assert_array_equal(np.sort(np.concatenate(list(groups))), np.arange(source.shape[1]))
+            tiles = source.tiles(number)
+            assert tiles.width >= 1
+            if tiles.order is not None:
+                np.testing.assert_array_equal(np.sort(tiles.order), np.arange(source.shape[1]))
 
     def test_several_threads_may_read(self, made: tuple[MatrixSource, Array]) -> None:
         source, expected = made
