@@ -32,7 +32,7 @@ def brain_like(n_features: int) -> tuple[np.ndarray, np.ndarray]:
 def learn(source: ArraySource, problem: Problem, init: np.ndarray, **options: object) -> SurrogateState:
     """Fit from a given start: the solver alone, on data already checked, as the bare products are."""
     choices = SolverOptions(n_components=len(init), **options)
-    state = SurrogateState.start(init.copy(), problem, masked=choices.reduction > 1)
+    state = SurrogateState.start(init.copy(), problem, masked=choices.masked)
     return fit(source, problem, choices, state)
 
 

@@ -11,6 +11,7 @@ from terafactor.kernels.accumulation import (
     gather_values,
     multiply_sparse,
     scatter_features,
+    scatter_values,
 )
 
 
@@ -35,8 +36,12 @@ def test_gather_values(order):
     matrix = np.asarray(random.standard_normal((9, 30)), order=order)
     rows, columns = np.array([7, 0, 3]), np.array([1, 2, 29])
     out = np.empty((3, 3))
-    gather_values(matrix, rows, columns, out)
+    gather_values(matrix, rows, columns, 0, 3, out)
     np.testing.assert_array_equal(out, matrix[np.ix_(rows, columns)])
+    expected = matrix.copy()
+    expected[4:6, columns] = 7.0
+    scatter_values(np.full((9, 3), 7.0), columns, 4, 6, matrix)
+    np.testing.assert_array_equal(matrix, expected)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -28,7 +28,7 @@ def run_both(problem, options, dtype, n_steps=15):
     stream = BatchStream(ArraySource(X), options.batch_size, masks, options.seed, whole_rows=full)
     batches = [stream.batch(number) for number in range(n_steps)]
     atoms = problem.constraint.fill(X[: options.n_components])
-    state = SurrogateState.start(atoms.copy(), problem, masked=options.reduction > 1)
+    state = SurrogateState.start(atoms.copy(), problem, masked=options.masked)
     with Executor() as executor:
         for batch in batches:
             step(state, batch, problem, options, executor)

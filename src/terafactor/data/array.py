@@ -40,5 +40,5 @@ class ArraySource(MatrixSource):
             return np.ascontiguousarray(self.array[rows])
         check_indices(columns, self.shape[1], "columns")
         values = np.empty((len(rows), len(columns)), self.dtype)
-        gather_values(self.array, rows, columns, values)
+        gather_values(self.array, rows, columns, 0, len(rows), values)
         return values

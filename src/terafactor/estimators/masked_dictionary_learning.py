@@ -302,7 +302,7 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             )
         atoms = check_array(given, dtype=[source.dtype], input_name="init", ensure_all_finite=False)
         check_finite(atoms, "init")
-        return SurrogateState.start(problem.constraint.project(atoms), problem, masked=options.reduction > 1)
+        return SurrogateState.start(problem.constraint.project(atoms), problem, masked=options.masked)
 
     def _learn(
         self,

@@ -1,8 +1,8 @@
 """Moving features in and out of the working arrays, and the update of the statistics.
 
-Matrices over features have the logical shape (k, p). Their memory order follows their use: masked fits keep each
-feature contiguous (order "F"), so that visiting s features touches s short runs of memory, whatever p; fits that visit
-every feature at each step keep each atom contiguous (order "C") and are updated in place.
+Matrices over features have the logical shape (k, p). Their memory order follows their use: fits that see masked
+features only keep each feature contiguous (order "F"), so that visiting s features touches s short runs of memory,
+whatever p; fits whose statistics take in every feature at each step keep each atom contiguous (order "C").
 
 Kernels that work on a tile take whole arrays and the borders ``start`` and ``stop``: a slice made by the caller would
 hide from the compiler that rows are contiguous, and cost the SIMD code.
@@ -49,9 +49,18 @@ def scatter_features(values, columns, start, stop, matrix):
 
 
 @jit
-def gather_values(matrix, rows, columns, out):
-    """``out[:] = matrix[rows][:, columns]``. matrix (n, p), out (b, s)."""
-    for i in range(len(rows)):
+def scatter_values(values, columns, start, stop, matrix):
+    """``matrix[start:stop, columns] = values[start:stop]``. matrix (k, p) out; values (k, s)."""
+    for j in range(start, stop):
+        source, target = values[j], matrix[j]
+        for i in range(len(columns)):
+            target[columns[i]] = source[i]
+
+
+@jit
+def gather_values(matrix, rows, columns, start, stop, out):
+    """``out[start:stop] = matrix[rows[start:stop]][:, columns]``. matrix (n, p), out (b, s)."""
+    for i in range(start, stop):
         row = matrix[rows[i]]
         for j in range(len(columns)):
             out[i, j] = row[columns[j]]

@@ -136,7 +136,7 @@ def initial_state(stream: BatchStream, problem: Problem, options: SolverOptions)
     """Return the state before the first step, with atoms made from the first rows that the stream visits."""
     rows = stream.source.read(stream.first_rows(options.n_components))
     atoms = initial_atoms(rows, options.n_components, problem.constraint, options.seed)
-    return SurrogateState.start(atoms, problem, masked=stream.masks.cycle_length > 1)
+    return SurrogateState.start(atoms, problem, masked=options.masked)
 
 
 def initial_atoms(rows: Array, n_components: int, constraint: NormBall, seed: int) -> Array:

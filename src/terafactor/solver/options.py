@@ -54,6 +54,11 @@ class SolverOptions:
     reseed_after: int = 1000
     """Rows without a nonzero code after which an atom counts as unused and starts anew."""
 
+    @property
+    def masked(self) -> bool:
+        """Whether the statistics see some of the features at a time."""
+        return self.statistics == "masked" and self.reduction > 1
+
     def __post_init__(self) -> None:
         _at_least("n_components", self.n_components, 1, Integral, "it is the number of atoms to learn")
         _at_least("batch_size", self.batch_size, 1, Integral, "it is the number of rows per step")

@@ -17,10 +17,12 @@ from terafactor.kernels.accumulation import (
     blend_and_gather,
     blend_features,
     gather_features,
+    gather_values,
     multiply_features,
     multiply_sparse,
     multiply_tiles,
     scatter_features,
+    scatter_values,
 )
 from terafactor.kernels.atoms import atom_sizes
 from terafactor.problem import ElasticNet, Problem
@@ -77,7 +79,10 @@ class SurrogateState:
 
     @classmethod
     def start(cls, dictionary: Array, problem: Problem, *, masked: bool) -> SurrogateState:
-        """Return the state before the first step. dictionary (k, p), inside the constraint, becomes part of it."""
+        """Return the state before the first step. dictionary (k, p), inside the constraint, becomes part of it.
+
+        masked: the statistics will see some of the features at a time.
+        """
         n_components, n_features = dictionary.shape
         order = "F" if masked else "C"  # see kernels/accumulation.py
         l1_weight, l2_weight, _, _ = problem.constraint.lower()
@@ -133,7 +138,7 @@ class BatchSums:
         if batch.full_values is not None:
             columns, values = None, batch.full_values
         n_rows, n_features = values.shape
-        data_code = multiply(codes, values, by_feature=batch.columns is not None, executor=executor)
+        data_code = multiply(codes, values, by_feature=columns is not None, executor=executor)
         precise = codes.astype(np.float64)
         return cls(
             n_rows=n_rows,
@@ -190,13 +195,16 @@ def multiply(codes: Array, values: Array, *, by_feature: bool, executor: Executo
 
 def observed(matrix: Array, columns: Indices | None, executor: Executor) -> Array:
     """Return ``matrix[:, columns]`` with each row contiguous: the matrix itself when it is that already."""
-    if columns is None:
-        if matrix.flags.c_contiguous:
-            return matrix
-        columns = np.arange(matrix.shape[1])
-    chosen = columns
+    by_atom = matrix.flags.c_contiguous
+    if columns is None and by_atom:
+        return matrix
+    chosen = np.arange(matrix.shape[1]) if columns is None else columns
     out = np.empty((len(matrix), len(chosen)), matrix.dtype)
-    executor.split(lambda start, stop: gather_features(matrix.T, chosen, start, stop, out), len(chosen))
+    if by_atom:
+        atoms = np.arange(len(matrix))
+        executor.split(lambda start, stop: gather_values(matrix, atoms, chosen, start, stop, out), len(atoms))
+    else:
+        executor.split(lambda start, stop: gather_features(matrix.T, chosen, start, stop, out), len(chosen))
     return out
 
 
@@ -205,7 +213,10 @@ def put_back(values: Array, columns: Indices | None, matrix: Array, executor: Ex
     if values is matrix:
         return
     chosen = np.arange(matrix.shape[1]) if columns is None else columns
-    executor.split(lambda start, stop: scatter_features(values, chosen, start, stop, matrix.T), len(chosen))
+    if matrix.flags.c_contiguous:
+        executor.split(lambda start, stop: scatter_values(values, chosen, start, stop, matrix), len(matrix))
+    else:
+        executor.split(lambda start, stop: scatter_features(values, chosen, start, stop, matrix.T), len(chosen))
 
 
 def absorb(state: SurrogateState, sums: BatchSums, weight: float, columns: Indices | None, executor: Executor) -> Array:
