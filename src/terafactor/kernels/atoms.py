@@ -28,7 +28,7 @@ from terafactor.kernels.projection import (
     simple_multiplier,
 )
 
-BLOCK = 24
+BLOCK = 20
 """Most atoms in a block: fewer make thin matrix products, more make longer corrections inside the block."""
 
 UNUSED = 1e-12
@@ -212,7 +212,8 @@ def sweep_atoms(
     n_components, n_observed = atoms.shape
     n_parts = n_tiles(n_observed)
     floor = UNUSED * float(code_gram.trace())
-    width = -(-n_components // -(-n_components // BLOCK))  # as few blocks as possible, of equal width
+    # As few blocks as possible, of equal width, a multiple of the four columns that BLAS works on together.
+    width = 4 * -(-n_components // (4 * -(-n_components // BLOCK)))
     moves = np.empty((width, n_observed), atoms.dtype)
     counter = np.zeros(1, np.int64)
     partial, committed, outside = np.zeros((2, n_parts, 4)), np.empty((n_components, n_parts)), np.empty(n_components)
