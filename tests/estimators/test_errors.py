@@ -28,7 +28,7 @@ WRONG_PARAMETERS = [
     ({"constraint": "max"}, ["constraint", "'l2', 'l1' or NormBall", "got 'max'"]),
     ({"statistics": "half"}, ["statistics", "'masked', 'full' or 'auto'", "got 'half'"]),
     ({"projection": "exact"}, ["projection", "'masked'", "got 'exact'"]),
-    ({"missing": "nan"}, ["missing", "None", "got 'nan'"]),
+    ({"missing": "zero"}, ["missing", "None", "got 'zero'"]),
     ({"forgetting": 0.5}, ["forgetting", "above 0.5", "got 0.5", "1 keeps all"]),
     ({"forgetting": 1.1}, ["forgetting", "at most 1", "got 1.1"]),
     ({"forgetting": "slow"}, ["forgetting", "above 0.5", "got 'slow'"]),

@@ -21,7 +21,7 @@ def make(dtype=np.float64, n_rows=6, n_components=8, n_observed=40, seed=0):
 
 def encode(problem, values, atoms, share=1.0):
     with Executor() as executor:
-        return problem.encode(values, atoms, share, executor)
+        return problem.encode(values, atoms, round(values.shape[1] / share), executor)
 
 
 @pytest.mark.parametrize("penalty", PENALTIES, ids=repr)
@@ -84,7 +84,7 @@ def test_losses_are_the_objective(penalty):
     problem = Problem(2.0, penalty)
     codes = encode(problem, values, atoms)
     with Executor() as executor:
-        losses = problem.losses(values, atoms, codes, 0.25, executor)
+        losses = problem.losses(values, atoms, codes, 4 * values.shape[1], executor)
     expected = [
         4 / 2 * np.sum((x - a @ atoms) ** 2) + 2.0 * reference.omega(a, penalty.l1_ratio)
         for x, a in zip(values, codes, strict=True)

@@ -3,6 +3,7 @@
 from terafactor.data.array import ArraySource
 from terafactor.data.patches import PatchSource
 from terafactor.data.source import FeatureTiles, MatrixSource
+from terafactor.data.sparse import SparseSource
 from terafactor.data.stream import Batch, BatchStream
 
-__all__ = ["ArraySource", "Batch", "BatchStream", "FeatureTiles", "MatrixSource", "PatchSource"]
+__all__ = ["ArraySource", "Batch", "BatchStream", "FeatureTiles", "MatrixSource", "PatchSource", "SparseSource"]

@@ -13,7 +13,7 @@ DTYPES = (np.float32, np.float64)
 
 
 class ArraySource(MatrixSource):
-    """An array of float32 or float64 with finite entries, in any memory order; never copied whole.
+    """An array of float32 or float64, in any memory order; never copied whole.
 
     Parameters
     ----------
@@ -21,15 +21,17 @@ class ArraySource(MatrixSource):
         At least one row and one feature.
     name : str
         What errors call it.
+    allow_nan : bool
+        Whether NaN may stand for missing values; infinities never may.
     """
 
     in_memory = True
 
-    def __init__(self, array: Array, name: str = "X") -> None:
+    def __init__(self, array: Array, name: str = "X", *, allow_nan: bool = False) -> None:
         if not (isinstance(array, np.ndarray) and array.ndim == 2 and array.size and array.dtype in DTYPES):
             what = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else repr(type(array))
             raise DataError(f"ArraySource takes a float32 or float64 array of shape (rows, features), got {what}")
-        check_finite(array, name)
+        check_finite(array, name, allow_nan=allow_nan)
         self.array = array
         self.shape = (int(array.shape[0]), int(array.shape[1]))
         self.dtype = array.dtype

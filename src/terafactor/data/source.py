@@ -72,18 +72,18 @@ def check_indices(indices: Indices, bound: int, what: str) -> None:
         raise IndexError(f"{what} must be between 0 and {bound - 1}, got {indices.min()} to {indices.max()}")
 
 
-def check_finite(values: Array, name: str = "X", *, rows_at_once: int = 64) -> None:
+def check_finite(values: Array, name: str = "X", *, allow_nan: bool = False, rows_at_once: int = 64) -> None:
     """Raise an error that names row and column of the first NaN or infinity in ``values`` (n, p)."""
     for start in range(0, len(values), rows_at_once):
         part = values[start : start + rows_at_once]
         with np.errstate(over="ignore", invalid="ignore"):
             if np.isfinite(part.sum()):
                 continue
-        finite = np.isfinite(part)
+        finite = ~np.isinf(part) if allow_nan else np.isfinite(part)
         if not finite.all():
             row, column = np.argwhere(~finite)[0]
             value = "NaN" if np.isnan(part[row, column]) else "infinity (inf)"
             raise DataError(
                 f"{name} contains {value} at row {start + row}, column {column}; "
-                "every entry must be finite: drop such rows or columns, or fill them in"
+                "every entry must be finite: drop such rows or columns, fill them in, or say missing='nan'"
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from terafactor._random import Purpose, generator
 from terafactor._typing import Array, Indices
 from terafactor.data.masks import Masks
 from terafactor.data.source import MatrixSource
+from terafactor.kernels.missing import split_missing
 
 
 @dataclass(frozen=True)
@@ -25,10 +26,16 @@ class Batch:
     """Features observed (s,), ascending; None when all are."""
 
     values: Array
-    """Values at rows and columns (b, s)."""
+    """Values at rows and columns (b, s); zero where missing."""
 
     full_values: Array | None = None
     """Values of the whole rows (b, p), when the statistics use them and the mask leaves some out."""
+
+    observed: Array | None = None
+    """Where there is a value (b, s), at least once per column; None when everywhere."""
+
+    full_observed: Array | None = None
+    """The same for the whole rows (b, p); False in all of a row that has no value at ``columns``."""
 
     @property
     def n_bytes(self) -> int:
@@ -55,6 +62,8 @@ class BatchStream:
         False keeps the order of the source.
     mask_offset : int
         Number of the mask of batch 0: where an earlier stream ended.
+    missing : bool
+        Whether NaN stands for a missing value.
     """
 
     def __init__(
@@ -67,6 +76,7 @@ class BatchStream:
         whole_rows: bool,
         shuffle: bool = True,
         mask_offset: int = 0,
+        missing: bool = False,
     ) -> None:
         self.source = source
         self.batch_size = batch_size
@@ -75,6 +85,7 @@ class BatchStream:
         self.whole_rows = whole_rows
         self.shuffle = shuffle
         self.mask_offset = mask_offset
+        self.missing = missing
         self.batches_per_epoch = sum(math.ceil(len(record) / batch_size) for record in source.records)
         self._epoch = -1
         self._order: list[Indices] = []
@@ -92,9 +103,11 @@ class BatchStream:
         rows = self.rows(number)
         columns = self.masks.mask(self.mask_offset + number)
         if columns is None or not self.whole_rows:
-            return Batch(rows, columns, self.source.read(rows, columns))
-        whole = self.source.read(rows)
-        return Batch(rows, columns, np.take(whole, columns, axis=1), whole)
+            batch = Batch(rows, columns, self.source.read(rows, columns))
+        else:
+            whole = self.source.read(rows)
+            batch = Batch(rows, columns, np.take(whole, columns, axis=1), whole)
+        return set_missing_apart(batch) if self.missing else batch
 
     def batches(self, start: int, stop: int) -> Iterator[Batch]:
         """Read the batches from ``start`` to ``stop``, excluded."""
@@ -126,3 +139,28 @@ class BatchStream:
         if not self.shuffle or len(self.source.records) == 1:
             return batches
         return [batches[index] for index in random.permutation(len(batches))]
+
+
+def set_missing_apart(batch: Batch) -> Batch:
+    """Return the batch with zeros for its NaN and a record of where they were; columns without any value left out."""
+    observed = observe(batch.values)
+    if observed is None and batch.full_values is None:
+        return batch
+    full_observed = None if batch.full_values is None else observe(batch.full_values)
+    if observed is None:
+        return replace(batch, full_observed=full_observed)
+    if full_observed is not None:
+        full_observed &= observed.any(axis=1, keepdims=True)
+    columns, values = batch.columns, batch.values
+    seen = observed.any(axis=0)
+    if not seen.all():
+        kept = np.flatnonzero(seen)
+        columns = kept if columns is None else columns[kept]
+        values, observed = np.take(values, kept, axis=1), np.take(observed, kept, axis=1)
+    return replace(batch, columns=columns, values=values, observed=observed, full_observed=full_observed)
+
+
+def observe(values: Array) -> Array | None:
+    """Set NaN to zero in ``values`` (b, s); return where there was a number, or None if everywhere."""
+    observed = np.empty(values.shape, np.bool_)
+    return observed if split_missing(values, observed) else None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
@@ -14,10 +15,10 @@ from terafactor import solver
 from terafactor._random import resolve_seed
 from terafactor._threads import resolve_threads
 from terafactor._typing import Array
-from terafactor.data import ArraySource, MatrixSource
+from terafactor.data import ArraySource, MatrixSource, SparseSource
 from terafactor.data.masks import Masks
 from terafactor.data.source import check_finite
-from terafactor.errors import DataError, ParameterError
+from terafactor.errors import DataError, DataTypeError, ParameterError
 from terafactor.problem import ElasticNet, NormBall, PowerDecay, Problem
 from terafactor.problem.constraint import resolve_constraint
 from terafactor.problem.penalty import resolve_penalty
@@ -69,8 +70,9 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         Seconds after which the fit stops, evaluations and callbacks included.
     init : ndarray of shape (n_components, n_features), fitted estimator, or None, default=None
         Atoms to start from, moved into the ball. None takes the first rows visited.
-    missing : None
-        None refuses NaN.
+    missing : {None, "nan", "absent"}, default=None
+        None refuses NaN; "nan" takes NaN for a missing value; "absent" takes the entries that a sparse matrix does
+        not store for missing ones, rather than for zeros.
     random_state : int, RandomState or None, default=None
         Seed of masks and row order. The same integer gives the same bits, for any number of threads.
     n_threads : int or None, default=None
@@ -126,7 +128,7 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         tol: float = 0.0,
         max_time: float | None = None,
         init: Any = None,
-        missing: None = None,
+        missing: Literal["nan", "absent"] | None = None,
         random_state: Any = None,
         n_threads: int | None = None,
         callbacks: Sequence[Callback] = (),
@@ -205,13 +207,17 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         return self
 
     def transform(self, X: Any) -> Array:
-        """Return the codes of the rows of X, an array of shape (n_samples, n_components)."""
+        """Return the codes of the rows of X, an array of shape (n_samples, n_components).
+
+        The code of a row without any observed value is zero.
+        """
         check_is_fitted(self, "components_")
         source = self._source(X, reset=False)
-        return solver.encode(source, self._atoms(source), self._problem(), resolve_threads(self.n_threads))
+        n_threads, missing = resolve_threads(self.n_threads), self.missing is not None
+        return solver.encode(source, self._atoms(source), self._problem(), n_threads, missing=missing)
 
     def inverse_transform(self, X: Any) -> Array:
-        """Return ``codes @ components_``, the rows that the codes X stand for."""
+        """Return ``codes @ components_``, the rows that the codes X stand for, complete where X had missing values."""
         check_is_fitted(self, "components_")
         codes = check_array(X, dtype=DTYPES, input_name="codes")
         if codes.shape[1] != len(self.components_):
@@ -219,10 +225,15 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         return np.asarray(codes @ self.components_)
 
     def objective(self, X: Any) -> float:
-        """Return the mean over the rows of X of ``1/2 |x - a D|^2 + alpha * Omega(a)``, with the best codes a."""
+        """Return the mean over the rows of X of ``1/2 |x - a D|^2 + alpha * Omega(a)``, with the best codes a.
+
+        With missing values the first term is that of the s observed features, times p / s; rows without any are left
+        out of the mean, which is NaN when no row has one.
+        """
         check_is_fitted(self, "components_")
         source = self._source(X, reset=False)
-        return solver.objective(source, self._atoms(source), self._problem(), resolve_threads(self.n_threads))
+        n_threads, missing = resolve_threads(self.n_threads), self.missing is not None
+        return solver.objective(source, self._atoms(source), self._problem(), n_threads, missing=missing)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return minus the objective: higher is better, as model selection expects."""
@@ -235,6 +246,8 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.missing == "nan"
         return tags
 
     def _problem(self) -> Problem:
@@ -247,8 +260,8 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     def _options(self, source: MatrixSource, **changes: Any) -> SolverOptions:
         if self.projection != "masked":
             raise ParameterError(f"projection must be 'masked', got {self.projection!r}")
-        if self.missing is not None:
-            raise ParameterError(f"missing must be None, got {self.missing!r}")
+        if self.missing not in (None, "nan", "absent"):
+            raise ParameterError(f"missing must be None, 'nan' or 'absent', got {self.missing!r}")
         auto: Statistics = "full" if source.in_memory else "masked"
         values: dict[str, Any] = {
             "n_components": self.n_components,
@@ -259,6 +272,7 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             "n_epochs": self.n_epochs,
             "tol": self.tol,
             "max_time": self.max_time,
+            "missing": self.missing is not None,
             "n_threads": resolve_threads(self.n_threads),
         }
         if "seed" not in changes:
@@ -279,7 +293,28 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             elif X.shape[1] != self.n_features_in_:
                 raise DataError(f"X has {X.shape[1]} features, but the model was fitted with {self.n_features_in_}")
             return X
-        return ArraySource(validate_data(self, X, reset=reset, dtype=DTYPES, ensure_all_finite=False), name)
+        X = self._fill_masked(X, name)
+        array = validate_data(
+            self, X, reset=reset, dtype=DTYPES, accept_sparse="csr", ensure_all_finite=False, accept_large_sparse=True
+        )
+        allow_nan = self.missing is not None
+        if issparse(array):
+            absent = np.nan if self.missing == "absent" else 0.0
+            return SparseSource(array, name, absent=absent, allow_nan=allow_nan)
+        if self.missing == "absent":
+            raise DataTypeError(
+                f"missing='absent' is for sparse matrices, got {name} of type {type(X).__name__}: "
+                "mark missing entries of a dense one with NaN and say missing='nan'"
+            )
+        return ArraySource(array, name, allow_nan=allow_nan)
+
+    def _fill_masked(self, X: Any, name: str) -> Any:
+        """Return X, with NaN for the masked entries of a NumPy masked array."""
+        if not isinstance(X, np.ma.MaskedArray) or not np.ma.is_masked(X):
+            return X
+        if self.missing != "nan":
+            raise DataError(f"{name} is a masked array with masked entries: say missing='nan' to take them for missing")
+        return np.ma.filled(X.astype(X.dtype if X.dtype in DTYPES else np.float64), np.nan)
 
     def _atoms(self, source: MatrixSource) -> Array:
         """Return the atoms in the precision of the rows."""
@@ -323,7 +358,10 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
                 callbacks.append(stack.enter_context(contextlib.closing(ProgressBar())))
             guard = stack.enter_context(InterruptGuard())
-            self._state = solver.fit(source, problem, options, state, [*callbacks, guard])
+            state = solver.fit(source, problem, options, state, [*callbacks, guard])
+        if state.n_steps == 0 and not guard.requested:
+            raise DataError("X has no observed value: every entry is missing, so there is nothing to learn from")
+        self._state = state
         self._constraint = problem.constraint
         self.components_ = self._state.dictionary
         self.statistics_ = options.statistics
@@ -338,4 +376,7 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         if held_out is None:
             return None
         n_threads = resolve_threads(self.n_threads)
-        return lambda atoms: solver.objective(held_out, np.ascontiguousarray(atoms), problem, n_threads)
+        missing = self.missing is not None
+        return lambda atoms: solver.objective(
+            held_out, np.ascontiguousarray(atoms), problem, n_threads, missing=missing
+        )

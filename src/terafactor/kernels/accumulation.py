@@ -8,6 +8,8 @@ Kernels that work on a tile take whole arrays and the borders ``start`` and ``st
 hide from the compiler that rows are contiguous, and cost the SIMD code.
 """
 
+import numpy as np
+
 from terafactor._threads import TILE
 from terafactor.kernels._blas import product_transposed, square, transposed_product
 from terafactor.kernels._jit import jit
@@ -175,3 +177,22 @@ def blend_and_gather(matrix, columns, sums, keep, take, start, stop, out):
         last = min(first + 8, stop)
         blend_features(matrix, columns, sums, keep, take, first, last)
         gather_features(matrix, columns, first, last, out)
+
+
+@jit
+def fill_sparse_rows(starts, indices, entries, rows, columns, everything, out):
+    """Put the stored entries of some rows of a sparse matrix in ``out`` (b, s), which holds the rest already.
+
+    starts (n + 1,), indices, entries: compressed rows, indices ascending; columns (s,): ascending; everything: these
+    are all the columns.
+    """
+    for i in range(len(rows)):
+        target = out[i]
+        for place in range(starts[rows[i]], starts[rows[i] + 1]):
+            column = indices[place]
+            if everything:
+                target[column] = entries[place]
+                continue
+            position = np.searchsorted(columns, column)
+            if position < len(columns) and columns[position] == column:
+                target[position] = entries[place]

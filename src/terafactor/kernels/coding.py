@@ -86,33 +86,42 @@ def descend(gram, gradient, code, l1, l2, positive, only_active):
 
 
 @jit
+def descend_row(gram, correlations, l1, l2, positive, tolerance, max_passes, code, gradient):
+    """Code one row by coordinate descent; return whether it stopped before it converged.
+
+    gram (k, k), correlations (k,); code (k,) in/out, the starting point; gradient (k,): scratch. The row is done when
+    every violation of the optimality conditions is below ``tolerance`` times its largest correlation. Passes over the
+    active coordinates alternate with passes over all, since most coordinates of a sparse code stay at zero.
+    """
+    gradient[:] = correlations
+    scale = 0.0
+    for j in range(len(code)):
+        scale = max(scale, abs(correlations[j]))
+        if code[j] != 0.0:
+            for i in range(len(code)):
+                gradient[i] -= code[j] * gram[j, i]
+    allowed = tolerance * scale
+    passes = 0
+    while passes < max_passes:
+        passes += 1
+        if descend(gram, gradient, code, l1, l2, positive, False) <= allowed:
+            return False
+        while passes < max_passes:
+            passes += 1
+            if descend(gram, gradient, code, l1, l2, positive, True) <= allowed:
+                break
+    return True
+
+
+@jit
 def elastic_net_codes(gram, correlations, l1, l2, positive, tolerance, max_passes, codes, unfinished):
-    """Code rows by coordinate descent on the Gram matrix.
+    """Code rows that share a Gram matrix.
 
     gram (k, k), correlations (b, k); codes (b, k) in/out, the starting point; unfinished (b,) out: rows that did not
-    converge. A row is done when every violation of
-    the optimality conditions is below ``tolerance`` times its largest correlation. Passes over the active coordinates
-    alternate with passes over all, since most coordinates of a sparse code stay at zero.
+    converge.
     """
     gradient = np.empty(gram.shape[0])
     for row in range(len(codes)):
-        code = codes[row]
-        gradient[:] = correlations[row]
-        scale = 0.0
-        for j in range(len(code)):
-            scale = max(scale, abs(correlations[row, j]))
-            if code[j] != 0.0:
-                for i in range(len(code)):
-                    gradient[i] -= code[j] * gram[j, i]
-        allowed = tolerance * scale
-        passes = 0
-        while passes < max_passes:
-            passes += 1
-            if descend(gram, gradient, code, l1, l2, positive, False) <= allowed:
-                break
-            while passes < max_passes:
-                passes += 1
-                if descend(gram, gradient, code, l1, l2, positive, True) <= allowed:
-                    break
-        else:
-            unfinished[row] = True
+        unfinished[row] = descend_row(
+            gram, correlations[row], l1, l2, positive, tolerance, max_passes, codes[row], gradient
+        )

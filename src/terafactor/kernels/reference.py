@@ -139,26 +139,33 @@ def learn(
     full: bool = False,
     weight: Callable[[int], float] = lambda t: 1 / t,
 ) -> Memory:
-    """Algorithm 1 on batches (X, M): X (p, b) signals as columns, M (p,) the mask that they share.
+    """Algorithm 1 on batches (X, M): X (p, b) signals as columns, M (p, b) their masks, or (p,) one that they share.
 
-    ``full`` takes B from the whole signals, the mask serving codes and atoms only.
+    ``full`` takes B from the whole signals, the mask serving codes and atoms only. A signal of which nothing is seen
+    is left out, and so is a batch of such signals.
     """
     for X, M in batches:
+        M = np.broadcast_to(M.reshape(len(X), -1), X.shape)
+        some = M.any(axis=0)
+        X, M = X[:, some], M[:, some]
         b = X.shape[1]
-        A = np.column_stack([code(x, memory.D, M, lam, rho, positive_code) for x in X.T])
+        if b == 0:
+            continue
+        A = np.column_stack([code(x, memory.D, m, lam, rho, positive_code) for x, m in zip(X.T, M.T, strict=True)])
         counted = np.ones_like(M) if full else M
         memory.t += 1
-        memory.E += b * counted
         memory.n += b
+        memory.E += counted.sum(axis=1)
         gain = weight(memory.t) * memory.t
         w = min(1.0, gain * b / memory.n)
         memory.C = (1 - w) * memory.C + w * A @ A.T / b
-        for f in np.flatnonzero(counted):
-            w_f = min(1.0, gain * b / memory.E[f])
-            memory.B[f] = (1 - w_f) * memory.B[f] + w_f * X[f] @ A.T / b
+        for f in np.flatnonzero(counted.any(axis=1)):
+            seen = counted[f] > 0
+            w_f = min(1.0, gain * seen.sum() / memory.E[f])
+            memory.B[f] = (1 - w_f) * memory.B[f] + w_f * X[f, seen] @ A[:, seen].T / seen.sum()
         memory.mean_omega = (1 - w) * memory.mean_omega + w * float(np.mean([omega(a, rho) for a in A.T]))
         memory.D = dictionary_update(
-            memory.B, memory.C, memory.D, M, norm, limit,
+            memory.B, memory.C, memory.D, M.any(axis=1).astype(float), norm, limit,
             approximate=approximate, rho=ball_rho, positive=positive_dict,
         )  # fmt: skip
     return memory

@@ -12,8 +12,9 @@ from terafactor._threads import TILE, Executor, n_tiles
 from terafactor._typing import Array, is_number
 from terafactor.errors import ParameterError
 from terafactor.kernels._blas import address
-from terafactor.kernels.accumulation import correlate_tiles
+from terafactor.kernels.accumulation import correlate_tiles, scatter_features
 from terafactor.kernels.coding import elastic_net_codes, ridge_codes
+from terafactor.kernels.missing import code_rows
 from terafactor.problem.constraint import NormBall
 from terafactor.problem.penalty import ElasticNet
 
@@ -49,14 +50,43 @@ class Problem:
         if not (is_number(self.alpha) and 0 <= self.alpha < math.inf):
             raise ParameterError(f"alpha must be a number >= 0, got {self.alpha!r} (0 means no penalty)")
 
-    def encode(self, values: Array, atoms: Array, observed_share: float, executor: Executor) -> Array:
+    def encode(
+        self, values: Array, atoms: Array, n_features: int, executor: Executor, observed: Array | None = None
+    ) -> Array:
         """Return the codes (b, k) of the rows ``values`` (b, s) on ``atoms`` (k, s), in the dtype of the atoms.
 
-        observed_share: s / p. The paper scales the data term by p / s; here the penalty is scaled by s / p, which has
-        the same minimiser, and only here.
+        n_features: p, of which the s given are a part. observed (b, s): where there is a value, zero standing for the
+        others; None when everywhere. The paper scales the data term by p / s; here the penalty is scaled by s / p,
+        which has the same minimiser, and only here.
         """
         gram, correlations = correlate(values, atoms, executor)
-        return self.encode_from(gram, correlations, observed_share, executor).astype(atoms.dtype, copy=False)
+        if observed is None:
+            codes = self.encode_from(gram, correlations, values.shape[1] / n_features, executor)
+        else:
+            codes = self.encode_observed(gram, correlations, atoms, observed, n_features, executor)
+        return codes.astype(atoms.dtype, copy=False)
+
+    def encode_observed(
+        self, gram: Array, correlations: Array, atoms: Array, observed: Array, n_features: int, executor: Executor
+    ) -> Array:
+        """Return the codes (b, k), float64, of rows that observe some of the features each.
+
+        gram (k, k), correlations (b, k): over all features, float64, missing values counted as zero; observed (b, s).
+        """
+        features = np.empty(atoms.shape[::-1], atoms.dtype)
+        scatter_features(atoms, np.arange(len(features)), 0, len(features), features)
+        codes, unfinished = np.zeros(correlations.shape), np.zeros(len(correlations), np.bool_)
+        syrk, penalty = address("syrk", atoms.dtype), self.penalty
+
+        def code(start: int, stop: int) -> None:
+            code_rows(
+                syrk, features, observed, gram, correlations, float(self.alpha), float(penalty.l1_ratio), n_features,
+                penalty.positive, self.code_tolerance, self.max_passes, start, stop, codes, unfinished,
+            )  # fmt: skip
+
+        executor.split(code, len(codes))
+        self._report(unfinished)
+        return codes
 
     def encode_from(self, gram: Array, correlations: Array, observed_share: float, executor: Executor) -> Array:
         """Return the codes (b, k) from the Gram matrix (k, k) and the correlations (b, k), all float64."""
@@ -74,23 +104,40 @@ class Problem:
 
         # Handing a few short rows to another thread takes longer than coding them.
         executor.split(code, len(codes)) if codes.size * len(gram) > MANY_PRODUCTS else code(0, len(codes))
-        if unfinished.any():
-            logger.info("%d of %d codes stopped after %d passes", unfinished.sum(), len(codes), self.max_passes)
+        self._report(unfinished)
         return codes
 
-    def losses(self, values: Array, atoms: Array, codes: Array, observed_share: float, executor: Executor) -> Array:
-        """Return l(x) of each row, float64 (b,), for given codes."""
+    def _report(self, unfinished: Array) -> None:
+        if unfinished.any():
+            logger.info("%d of %d codes stopped after %d passes", unfinished.sum(), len(unfinished), self.max_passes)
 
+    def losses(
+        self,
+        values: Array,
+        atoms: Array,
+        codes: Array,
+        n_features: int,
+        executor: Executor,
+        observed: Array | None = None,
+    ) -> Array:
+        """Return l(x) of each row, float64 (b,), for given codes; zero for a row without any value.
+
+        Arguments as in :meth:`encode`.
+        """
         squares = np.zeros((n_tiles(values.shape[1]), len(values)))
 
         def add(first: int, last: int) -> None:
             for tile in range(first, last):
                 part = slice(tile * TILE, (tile + 1) * TILE)
                 residual = values[:, part] - codes @ atoms[:, part]
+                if observed is not None:
+                    residual *= observed[:, part]
                 squares[tile] = np.einsum("ij,ij->i", residual, residual, dtype=np.float64)
 
         executor.split(add, len(squares))
-        return 0.5 / observed_share * squares.sum(axis=0) + float(self.alpha) * self.penalty.value(codes)
+        counts = np.full(len(values), values.shape[1]) if observed is None else observed.sum(axis=1)
+        errors = 0.5 * n_features / np.maximum(counts, 1) * squares.sum(axis=0)
+        return errors + float(self.alpha) * self.penalty.value(codes)
 
     def surrogate_value(
         self, dictionary: Array, code_gram: Array, data_code: Array, mean_penalty: float, executor: Executor

@@ -67,6 +67,7 @@ def fit(
         whole_rows=options.statistics == "full",
         shuffle=options.shuffle,
         mask_offset=0 if state is None else state.n_batches - first_batch,
+        missing=options.missing,
     )
     last_batch = math.ceil(options.n_epochs * stream.batches_per_epoch - 1e-9)  # 0.07 of 100 is 7
     started, bytes_read = time.perf_counter(), 0
@@ -135,6 +136,8 @@ def _loop(
 def initial_state(stream: BatchStream, problem: Problem, options: SolverOptions) -> SurrogateState:
     """Return the state before the first step, with atoms made from the first rows that the stream visits."""
     rows = stream.source.read(stream.first_rows(options.n_components))
+    if options.missing:
+        np.nan_to_num(rows, copy=False, nan=0.0)
     atoms = initial_atoms(rows, options.n_components, problem.constraint, options.seed)
     return SurrogateState.start(atoms, problem, masked=options.masked)
 

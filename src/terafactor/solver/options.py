@@ -45,6 +45,9 @@ class SolverOptions:
     max_time: float | None = None
     """Seconds after which the fit stops; None: never."""
 
+    missing: bool = False
+    """Whether NaN stands for a missing value."""
+
     n_threads: int = 1
     """Threads; the result does not depend on it."""
 

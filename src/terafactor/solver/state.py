@@ -134,16 +134,18 @@ class BatchSums:
     @classmethod
     def of(cls, batch: Batch, codes: Array, penalty: ElasticNet, executor: Executor) -> BatchSums:
         """Return the sums of one batch, over whole rows where the batch has them. codes (b, k)."""
-        columns, values = batch.columns, batch.values
+        columns, values, observed = batch.columns, batch.values, batch.observed
         if batch.full_values is not None:
-            columns, values = None, batch.full_values
-        n_rows, n_features = values.shape
+            columns, values, observed = None, batch.full_values, batch.full_observed
+        n_features = values.shape[1]
+        n_rows = len(values) if batch.observed is None else int(batch.observed.any(axis=1).sum())
+        feature_rows = np.full(n_features, n_rows) if observed is None else observed.sum(axis=0)
         data_code = multiply(codes, values, by_feature=columns is not None, executor=executor)
         precise = codes.astype(np.float64)
         return cls(
             n_rows=n_rows,
             columns=columns,
-            feature_rows=np.full(n_features, n_rows, np.int64),
+            feature_rows=feature_rows,
             code_gram=precise.T @ precise,
             data_code=data_code,
             penalty=float(penalty.value(codes).sum()),

@@ -14,14 +14,18 @@ from terafactor.solver.state import BatchSums, SurrogateState, absorb, observed,
 
 
 def step(state: SurrogateState, batch: Batch, problem: Problem, options: SolverOptions, executor: Executor) -> None:
-    """Learn from one batch: code its rows, update the statistics, sweep over the atoms. Changes ``state`` only."""
-    n_observed, n_features = batch.values.shape[1], state.dictionary.shape[1]
+    """Learn from one batch: code its rows, update the statistics, sweep over the atoms. Changes ``state`` only.
+
+    A batch without any value is passed over.
+    """
+    state.n_batches += 1
+    if batch.values.shape[1] == 0:
+        return
     atoms = observed(state.dictionary, batch.columns, executor)
-    codes = problem.encode(batch.values, atoms, n_observed / n_features, executor)
+    codes = problem.encode(batch.values, atoms, state.dictionary.shape[1], executor, batch.observed)
     sums = BatchSums.of(batch, codes, problem.penalty, executor)
     weight = options.schedule.weight(state.n_steps + 1)
     data_code = absorb(state, sums, weight, batch.columns, executor)
-    state.n_batches += 1
     sweep_atoms(
         atoms,
         data_code,
@@ -47,6 +51,8 @@ def reseed_unused(
     statistics of the atom start from zero, or the next sweep would undo the change.
     """
     residual = batch.values - codes @ atoms
+    if batch.observed is not None:
+        residual *= batch.observed
     worst_first = np.argsort(-np.einsum("ij,ij->i", residual, residual), kind="stable")
     unused = np.flatnonzero(state.idle_rows >= reseed_after)
     l1_weight, l2_weight, _, _ = problem.constraint.lower()
