@@ -34,6 +34,9 @@ class Batch:
     observed: Array | None = None
     """Where there is a value (b, s), at least once per column; None when everywhere."""
 
+    feature_rows: Indices | None = None
+    """In how many rows each column has a value (s,); None when in all."""
+
     full_observed: Array | None = None
     """The same for the whole rows (b, p); False in all of a row that has no value at ``columns``."""
 
@@ -143,24 +146,27 @@ class BatchStream:
 
 def set_missing_apart(batch: Batch) -> Batch:
     """Return the batch with zeros for its NaN and a record of where they were; columns without any value left out."""
-    observed = observe(batch.values)
-    if observed is None and batch.full_values is None:
-        return batch
-    full_observed = None if batch.full_values is None else observe(batch.full_values)
+    observed, per_feature = observe(batch.values)
+    if batch.full_values is not None:
+        batch = replace(batch, full_observed=observe(batch.full_values)[0])
     if observed is None:
-        return replace(batch, full_observed=full_observed)
-    if full_observed is not None:
-        full_observed &= observed.any(axis=1, keepdims=True)
-    columns, values = batch.columns, batch.values
-    seen = observed.any(axis=0)
-    if not seen.all():
-        kept = np.flatnonzero(seen)
-        columns = kept if columns is None else columns[kept]
-        values, observed = np.take(values, kept, axis=1), np.take(observed, kept, axis=1)
-    return replace(batch, columns=columns, values=values, observed=observed, full_observed=full_observed)
+        return batch
+    if batch.full_observed is not None:
+        np.logical_and(batch.full_observed, observed.any(axis=1, keepdims=True), out=batch.full_observed)
+    if per_feature.all():
+        return replace(batch, observed=observed, feature_rows=per_feature)
+    kept = np.flatnonzero(per_feature)
+    return replace(
+        batch,
+        columns=kept if batch.columns is None else batch.columns[kept],
+        values=np.take(batch.values, kept, axis=1),
+        observed=np.take(observed, kept, axis=1),
+        feature_rows=per_feature[kept],
+    )
 
 
-def observe(values: Array) -> Array | None:
-    """Set NaN to zero in ``values`` (b, s); return where there was a number, or None if everywhere."""
-    observed = np.empty(values.shape, np.bool_)
-    return observed if split_missing(values, observed) else None
+def observe(values: Array) -> tuple[Array | None, Indices]:
+    """Set NaN to zero in ``values`` (b, s); return where there was a number (None: everywhere), and how often (s,)."""
+    observed, per_feature = np.empty(values.shape, np.bool_), np.empty(values.shape[1], np.int32)
+    n_missing = split_missing(values, observed, per_feature)
+    return (observed if n_missing else None), per_feature.astype(np.int64)

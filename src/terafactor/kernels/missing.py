@@ -5,8 +5,11 @@ the Gram matrix of all features less that of the missing ones, where few are the
 is that of the smaller set. Correlations need no care: a missing value set to zero adds nothing to them.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
+from terafactor._typing import Array, Indices
 from terafactor.kernels._blas import transposed_square
 from terafactor.kernels._jit import jit
 from terafactor.kernels.coding import descend_row
@@ -19,58 +22,61 @@ JITTER = 1e-12
 
 
 @jit
-def split_missing(values, observed):
-    """Set NaN to zero in ``values`` (b, s) and mark the rest in ``observed`` (b, s); return how many NaN there were."""
-    n_missing = 0
+def split_missing(values, observed, per_feature):
+    """Set NaN to zero in ``values`` (b, s) and mark the rest in ``observed`` (b, s); return how many NaN there were.
+
+    per_feature (s,) int32 out: rows in which each feature has a value.
+    """
+    zero = values.dtype.type(0)
+    per_feature[:] = 0
     for row in range(len(values)):
         entries, seen = values[row], observed[row]
         for i in range(len(entries)):
             there = entries[i] == entries[i]
             seen[i] = there
-            if not there:
-                entries[i] = 0
-                n_missing += 1
-    return n_missing
+            per_feature[i] += np.int32(there)
+            entries[i] = entries[i] if there else zero
+    return values.size - per_feature.sum()
+
+
+def exceptions(observed: Array) -> tuple[bool, Indices, Indices]:
+    """Return whether most entries of ``observed`` (b, s) are True, and where the others are: the smaller of two lists.
+
+    The list is that of all rows, one after the other, as places in the flattened matrix; the last array (b + 1,) says
+    where in it each row begins.
+    """
+    n_rows, n_features = observed.shape
+    few_missing = 2 * int(np.count_nonzero(observed)) >= observed.size
+    places = np.flatnonzero(~observed if few_missing else observed)
+    return few_missing, places, np.searchsorted(places, np.arange(n_rows + 1) * n_features)
 
 
 @jit
-def add_outer_products(syrk, features, chosen, sign, gram, panel, part):
-    """``gram += sign * features[chosen].T @ features[chosen]``. features (s, k); gram (k, k) float64, in/out.
+def row_gram(syrk, features, few_missing, places, first, everything, gram, panel, part):
+    """Put the Gram matrix of the observed features of one row in ``gram`` (k, k), float64.
 
-    syrk: address of BLAS; panel (PANEL, k) and part (k, k): scratch in the precision of the features.
+    syrk: address of BLAS; features (s, k); places: the row's part of the list of :func:`exceptions`, places in the
+    flattened matrix; first: that of the row's first feature; everything (k, k): the Gram matrix of all features;
+    panel (PANEL, k) and part (k, k): scratch in the precision of the features.
     """
     n_components = features.shape[1]
-    for start in range(0, len(chosen), PANEL):
-        n_chosen = min(PANEL, len(chosen) - start)
+    sign = -1.0 if few_missing else 1.0
+    for j in range(n_components):
+        for i in range(j + 1):
+            gram[j, i] = everything[j, i] if few_missing else 0.0
+    for start in range(0, len(places), PANEL):
+        n_chosen = min(PANEL, len(places) - start)
         for i in range(n_chosen):
-            panel[i] = features[chosen[start + i]]
+            source, target = features[places[start + i] - first], panel[i]
+            for j in range(n_components):
+                target[j] = source[j]
         transposed_square(syrk, n_components, n_chosen, panel, 0, n_components, part, 0, n_components)
         for j in range(n_components):
             for i in range(j + 1):
                 gram[j, i] += sign * part[j, i]
-
-
-@jit
-def row_gram(syrk, features, observed, everything, gram, panel, part, chosen):
-    """Put the Gram matrix of the observed features of one row in ``gram`` (k, k); return how many these are.
-
-    features (s, k); observed (s,); everything (k, k): the Gram matrix of all features; chosen (s,): scratch.
-    """
-    n_observed = 0
-    for i in range(len(observed)):
-        n_observed += observed[i]
-    few_missing = 2 * n_observed >= len(observed)
-    count = 0
-    for i in range(len(observed)):
-        if observed[i] != few_missing:
-            chosen[count] = i
-            count += 1
-    gram[:] = everything if few_missing else np.zeros_like(everything)
-    add_outer_products(syrk, features, chosen[:count], -1.0 if few_missing else 1.0, gram, panel, part)
-    for j in range(len(gram)):
+    for j in range(n_components):
         for i in range(j):
             gram[i, j] = gram[j, i]
-    return n_observed
 
 
 @jit
@@ -99,27 +105,27 @@ def solve_positive(system, right):
 
 @jit
 def code_rows(
-    syrk, features, observed, everything, correlations, alpha, l1_ratio, n_features, positive,
+    syrk, features, few_missing, places, starts, everything, correlations, alpha, l1_ratio, n_features, positive,
     tolerance, max_passes, start, stop, codes, unfinished,
 ):  # fmt: skip
     """Code the rows from start to stop, each with its own Gram matrix and strength ``alpha * s_i / p``.
 
-    features (s, k): the atoms, transposed; observed (b, s); everything (k, k): Gram matrix of all features;
-    correlations (b, k); n_features: p; codes (b, k) out, zero for a row without any value; unfinished (b,) out.
+    features (s, k): the atoms, transposed; few_missing, places, starts: what :func:`exceptions` tells of the rows;
+    everything (k, k): Gram matrix of all features; correlations (b, k); n_features: p; codes (b, k) out, zero for a
+    row without any value; unfinished (b,) out.
     """
-    n_components = features.shape[1]
+    width, n_components = features.shape
     gram, gradient = np.empty((n_components, n_components)), np.empty(n_components)
-    panel, part = (
-        np.empty((PANEL, n_components), features.dtype),
-        np.empty((n_components, n_components), features.dtype),
-    )
-    chosen = np.empty(features.shape[0], np.int64)
+    part = np.empty((n_components, n_components), features.dtype)
+    panel = np.empty((PANEL, n_components), features.dtype)
     for row in range(start, stop):
         code = codes[row]
         code[:] = 0.0
-        n_observed = row_gram(syrk, features, observed[row], everything, gram, panel, part, chosen)
+        mine = places[starts[row] : starts[row + 1]]
+        n_observed = width - len(mine) if few_missing else len(mine)
         if n_observed == 0:
             continue
+        row_gram(syrk, features, few_missing, mine, row * width, everything, gram, panel, part)
         strength = alpha * n_observed / n_features
         l1, l2 = strength * l1_ratio, strength * (1.0 - l1_ratio)
         if l1 == 0.0 and not positive:

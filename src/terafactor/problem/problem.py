@@ -14,7 +14,7 @@ from terafactor.errors import ParameterError
 from terafactor.kernels._blas import address
 from terafactor.kernels.accumulation import correlate_tiles, scatter_features
 from terafactor.kernels.coding import elastic_net_codes, ridge_codes
-from terafactor.kernels.missing import code_rows
+from terafactor.kernels.missing import code_rows, exceptions
 from terafactor.problem.constraint import NormBall
 from terafactor.problem.penalty import ElasticNet
 
@@ -77,11 +77,13 @@ class Problem:
         scatter_features(atoms, np.arange(len(features)), 0, len(features), features)
         codes, unfinished = np.zeros(correlations.shape), np.zeros(len(correlations), np.bool_)
         syrk, penalty = address("syrk", atoms.dtype), self.penalty
+        few_missing, places, starts = exceptions(observed)
 
         def code(start: int, stop: int) -> None:
             code_rows(
-                syrk, features, observed, gram, correlations, float(self.alpha), float(penalty.l1_ratio), n_features,
-                penalty.positive, self.code_tolerance, self.max_passes, start, stop, codes, unfinished,
+                syrk, features, few_missing, places, starts, gram, correlations, float(self.alpha),
+                float(penalty.l1_ratio), n_features, penalty.positive, self.code_tolerance, self.max_passes,
+                start, stop, codes, unfinished,
             )  # fmt: skip
 
         executor.split(code, len(codes))

@@ -60,7 +60,7 @@ def encoded_parts(
     for start in range(0, n_rows, at_once):
         rows = np.arange(start, min(start + at_once, n_rows))
         values = source.read(rows)
-        observed = observe(values) if missing else None
+        observed = observe(values)[0] if missing else None
         _, correlations = correlate(values, dictionary, executor, gram=False)
         if observed is None:
             codes = problem.encode_from(gram, correlations, 1.0, executor)

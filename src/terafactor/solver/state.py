@@ -134,12 +134,13 @@ class BatchSums:
     @classmethod
     def of(cls, batch: Batch, codes: Array, penalty: ElasticNet, executor: Executor) -> BatchSums:
         """Return the sums of one batch, over whole rows where the batch has them. codes (b, k)."""
-        columns, values, observed = batch.columns, batch.values, batch.observed
+        columns, values, feature_rows = batch.columns, batch.values, batch.feature_rows
         if batch.full_values is not None:
             columns, values, observed = None, batch.full_values, batch.full_observed
-        n_features = values.shape[1]
+            feature_rows = None if observed is None else observed.sum(axis=0)
         n_rows = len(values) if batch.observed is None else int(batch.observed.any(axis=1).sum())
-        feature_rows = np.full(n_features, n_rows) if observed is None else observed.sum(axis=0)
+        if feature_rows is None:
+            feature_rows = np.full(values.shape[1], n_rows)
         data_code = multiply(codes, values, by_feature=columns is not None, executor=executor)
         precise = codes.astype(np.float64)
         return cls(
