@@ -56,7 +56,7 @@ bench: $(BENCH_VENV)/.installed
 	$(BENCH_VENV)/bin/python -m benchmarks.run --quick
 
 bench-full: $(BENCH_VENV)/.installed
-	$(BENCH_VENV)/bin/python -m benchmarks.run
+	$(BENCH_VENV)/bin/python -m benchmarks.run --page docs/results/bars.md
 
 clean:
 	rm -rf $(VENV) $(BENCH_VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output

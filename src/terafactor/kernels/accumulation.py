@@ -13,6 +13,10 @@ import numpy as np
 from terafactor._threads import TILE
 from terafactor.kernels._blas import product_transposed, square, transposed_product
 from terafactor.kernels._jit import jit
+from terafactor.kernels._prefetch import prefetch_rows
+
+AHEAD = 16
+"""Features between those at work and those asked for from memory."""
 
 
 @jit
@@ -23,6 +27,7 @@ def gather_features(matrix, columns, start, stop, out):
     """
     n_components, i = matrix.shape[1], start
     while i + 8 <= stop:
+        prefetch_rows(matrix, columns, i + AHEAD, i + AHEAD + 8)
         f0, f1, f2, f3 = matrix[columns[i]], matrix[columns[i + 1]], matrix[columns[i + 2]], matrix[columns[i + 3]]
         f4, f5, f6, f7 = matrix[columns[i + 4]], matrix[columns[i + 5]], matrix[columns[i + 6]], matrix[columns[i + 7]]
         for j in range(n_components):
@@ -39,6 +44,7 @@ def scatter_features(values, columns, start, stop, matrix):
     """``matrix[columns[start:stop]] = values[:, start:stop].T``. matrix (p, k) out; values (k, s)."""
     n_components, i = matrix.shape[1], start
     while i + 8 <= stop:
+        prefetch_rows(matrix, columns, i + AHEAD, i + AHEAD + 8)
         f0, f1, f2, f3 = matrix[columns[i]], matrix[columns[i + 1]], matrix[columns[i + 2]], matrix[columns[i + 3]]
         f4, f5, f6, f7 = matrix[columns[i + 4]], matrix[columns[i + 5]], matrix[columns[i + 6]], matrix[columns[i + 7]]
         for j in range(n_components):
@@ -175,6 +181,7 @@ def blend_and_gather(matrix, columns, sums, keep, take, start, stop, out):
     """:func:`blend_features`, then :func:`gather_features` while the features are still at hand."""
     for first in range(start, stop, 8):
         last = min(first + 8, stop)
+        prefetch_rows(matrix, columns, first + AHEAD, first + AHEAD + 8)
         blend_features(matrix, columns, sums, keep, take, first, last)
         gather_features(matrix, columns, first, last, out)
 
