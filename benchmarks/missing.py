@@ -9,24 +9,17 @@ from functools import partial
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import linear_sum_assignment
 
 from benchmarks.core import brain_like, start
 from benchmarks.harness import Bar, Result, Skipped, best_times
 from terafactor import ElasticNet, MaskedDictionaryLearning, NormBall
 from terafactor.data import ArraySource, SparseSource
-from terafactor.datasets import make_planted
+from terafactor.datasets import make_planted, matched_correlation
 from terafactor.problem import Problem
 from terafactor.solver import SolverOptions, SurrogateState, fit
 
 ALPHA = 20.0
 """Strength of the lasso, as in the benchmarks of the core."""
-
-
-def matched_correlation(components: np.ndarray, atoms: np.ndarray) -> float:
-    """Return the mean absolute correlation of atoms with the learned ones that fit them best, one to one."""
-    correlation = np.nan_to_num(np.abs(np.corrcoef(components, atoms)[: len(components), len(components) :]))
-    return float(correlation[linear_sum_assignment(-correlation)].mean())
 
 
 def recovery(quick: bool) -> Iterator[Result]:

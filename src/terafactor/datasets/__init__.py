@@ -1,6 +1,6 @@
 """Synthetic data with known structure, for demonstrations, tests and benchmarks."""
 
 from terafactor.datasets.brain_like import make_brain_like
-from terafactor.datasets.planted import make_planted
+from terafactor.datasets.planted import make_planted, matched_correlation
 
-__all__ = ["make_brain_like", "make_planted"]
+__all__ = ["make_brain_like", "make_planted", "matched_correlation"]

@@ -40,3 +40,19 @@ def autoregressive(n_samples: int, n_series: int, random: np.random.Generator, *
     for t in range(1, n_samples):
         series[t] += coefficient * series[t - 1]
     return series
+
+
+def matched_correlation(components: Array, atoms: Array) -> float:
+    """Return how well known atoms were found: their mean absolute correlation with the learned ones, matched one to one.
+
+    Parameters
+    ----------
+    components : ndarray of shape (n_components, n_features)
+    atoms : ndarray of shape (n_atoms, n_features)
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    with np.errstate(invalid="ignore", divide="ignore"):
+        correlation = np.corrcoef(components, atoms)[: len(components), len(components) :]
+    correlation = np.nan_to_num(np.abs(correlation))  # a constant atom correlates with nothing
+    return float(correlation[linear_sum_assignment(-correlation)].mean())
