@@ -43,7 +43,7 @@ def autoregressive(n_samples: int, n_series: int, random: np.random.Generator, *
 
 
 def matched_correlation(components: Array, atoms: Array) -> float:
-    """Return how well known atoms were found: their mean absolute correlation with the learned ones, matched one to one.
+    """Return how well known atoms were found: mean absolute correlation with the learned ones, matched one to one.
 
     Parameters
     ----------
