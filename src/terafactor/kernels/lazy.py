@@ -32,7 +32,7 @@ from terafactor._threads import TILE
 from terafactor.kernels._blas import product
 from terafactor.kernels._jit import jit
 from terafactor.kernels.atoms import candidate, commit
-from terafactor.kernels.lazy_levels import add_level, move_place, remove_level, scan_levels, sums_above
+from terafactor.kernels.lazy_levels import add_levels, move_place, remove_levels, scan_levels, sums_above
 from terafactor.kernels.projection import (
     MAX_NEWTON,
     excess_sums,
@@ -70,43 +70,24 @@ def bring_atoms(atoms, thresholds, scales, out):
 
 
 @jit
-def remove_entries(levels, j, entries):
-    """Count entries (s,) out of the levels of atom j, as they were written when the cycle began."""
-    if levels.horizon[j] > levels.origin[j]:
-        for i in range(len(entries)):
-            if entries[i] != 0:
-                remove_level(levels, j, float(abs(entries[i])))
-        return
-    count, total, squares = 0.0, 0.0, 0.0
-    for i in range(len(entries)):
-        level = float(abs(entries[i]))
-        count += 1.0 if level > 0.0 else 0.0
-        total += level
-        squares += level * level
-    levels.above[j, 0] -= count
-    levels.above[j, 1] -= total
-    levels.above[j, 2] -= squares
+def remove_entries(levels, atoms):
+    """Count entries out of the levels of all atoms. atoms (k, s): as they were written when the cycle began."""
+    values = np.empty(atoms.shape[1])
+    for j in range(len(atoms)):
+        for i in range(len(values)):
+            values[i] = abs(atoms[j, i])
+        remove_levels(levels, j, values)
 
 
 @jit
-def add_entries(levels, members, j, entries, threshold, scale):
-    """Count entries (s,) in, as they are now that the atom's map is (threshold, scale); return the members."""
-    if levels.horizon[j] > levels.origin[j]:
-        for i in range(len(entries)):
-            if entries[i] != 0:
-                members = add_level(levels, members, j, float(abs(entries[i])) * scale + threshold, -1)
-        return members
-    count, total, squares = 0.0, 0.0, 0.0
+def add_entries(levels, members, j, entries, threshold, scale, values, features):
+    """Count entries (s,) in, as they are now that the atom's map is (threshold, scale); return the members.
+
+    values, features (s,): scratch, and -1 everywhere.
+    """
     for i in range(len(entries)):
-        alive = entries[i] != 0
-        level = float(abs(entries[i])) * scale + threshold if alive else 0.0
-        count += 1.0 if alive else 0.0
-        total += level
-        squares += level * level
-    levels.above[j, 0] += count
-    levels.above[j, 1] += total
-    levels.above[j, 2] += squares
-    return members
+        values[i] = float(abs(entries[i])) * scale + (threshold if entries[i] != 0 else 0.0)
+    return add_levels(levels, members, j, values, features)
 
 
 @jit
@@ -170,6 +151,7 @@ def sweep_exact(
     """
     n_components, n_observed = atoms.shape
     gradient, sums = np.empty(TILE, atoms.dtype), np.empty(4)
+    levels_now, written_now = np.empty(n_observed), np.full(n_observed, -1, np.int32)
     for j in range(n_components):
         first = j - j % len(moves)
         if j == first:  # moves = C_J D
@@ -181,7 +163,9 @@ def sweep_exact(
         values, curvature = moves[j - first], code_gram[j, j]
         if curvature <= floor:
             values[:] = 0
-            members = add_entries(levels, members, j, atoms[j], thresholds[step, j], scales[step, j])
+            members = add_entries(
+                levels, members, j, atoms[j], thresholds[step, j], scales[step, j], levels_now, written_now
+            )
             continue
         _, outside, squares = outside_sums(levels, members, written, j, thresholds[step, j], scales[step, j])
         size = l1_weight * outside + 0.5 * l2_weight * squares
@@ -206,5 +190,7 @@ def sweep_exact(
         for start in range(0, n_observed, TILE):
             stop = min(start + TILE, n_observed)
             commit(atoms[j, start:stop], values[start:stop], multiplier, l1_weight, l2_weight)
-        members = add_entries(levels, members, j, atoms[j], thresholds[step, j], scales[step, j])
+        members = add_entries(
+            levels, members, j, atoms[j], thresholds[step, j], scales[step, j], levels_now, written_now
+        )
     return members

@@ -25,6 +25,9 @@ import numpy as np
 from terafactor._typing import Array
 from terafactor.kernels._jit import jit
 
+PIECE = 1024
+"""Entries whose levels are computed together: a piece of all atoms stays in the second-level cache."""
+
 
 class Levels(NamedTuple):
     """Levels of the entries of k atoms, as arrays that kernels take together. All float64 unless said."""
@@ -68,60 +71,104 @@ class Members(NamedTuple):
 
 
 @jit
-def grown(members):
-    """Return the members in a pool of twice the size."""
+def with_room(members, n_more):
+    """Return the members in a pool that has room for ``n_more``: the same, or one of twice the size or more."""
     size = len(members.level)
-    level, feature = np.empty(2 * size + 64, np.float64), np.empty(2 * size + 64, np.int32)
-    following = np.empty(2 * size + 64, np.int64)
+    needed = members.used[0] + n_more
+    if needed <= size:
+        return members
+    larger = max(2 * size, needed)
+    level, feature, following = np.empty(larger), np.empty(larger, np.int32), np.empty(larger, np.int64)
     level[:size], feature[:size], following[:size] = members.level, members.feature, members.following
     return Members(level, feature, following, members.used)
 
 
 @jit
-def bucket_of(levels, j, level):
+def bucket_at(level, origin, rate, n_buckets):
     """Return the bucket of a level below the horizon."""
-    bucket = int((level - levels.origin[j]) * levels.rate[j])
-    return min(max(bucket, 0), levels.near.shape[1] - 1)
+    return min(max(int((level - origin) * rate), 0), n_buckets - 1)
 
 
 @jit
-def add_to(sums, sign, level):
-    """Add a level to count, sum and sum of squares (3,) in/out, or take it away with ``sign`` -1."""
-    sums[0] += sign
-    sums[1] += sign * level
-    sums[2] += sign * level * level
+def add_beyond(above, j, values, sign):
+    """Add ``sign`` times the sums of the positive ones of the levels ``values`` (n,) to ``above`` (k, 3) in/out."""
+    count, total, squares = 0.0, 0.0, 0.0
+    for i in range(len(values)):
+        level = max(values[i], 0.0)
+        count += 1.0 if level > 0.0 else 0.0
+        total += level
+        squares += level * level
+    above[j, 0] += sign * count
+    above[j, 1] += sign * total
+    above[j, 2] += sign * squares
 
 
 @jit
-def add_level(levels, members, j, level, feature):
-    """Count a level of atom j in; return the members, in a larger pool if it was full."""
-    if level < levels.horizon[j]:
-        bucket = bucket_of(levels, j, level)
-        add_to(levels.near[j, bucket], 1.0, level)
-        node = members.used[0]
-        if node == len(members.level):
-            members = grown(members)
-        members.level[node], members.feature[node] = level, feature
-        members.following[node] = levels.head[j, bucket]
-        levels.head[j, bucket] = node
-        members.used[0] = node + 1
-        if bucket <= levels.place[j]:
-            return members
-    add_to(levels.above[j], 1.0, level)
+def add_levels(levels, members, j, values, features):
+    """Count levels of atom j in, those above its origin; return the members.
+
+    values (n,): levels; features (n,): their features, -1 for those written in this cycle.
+    """
+    origin, horizon, rate, place = levels.origin[j], levels.horizon[j], levels.rate[j], levels.place[j]
+    if horizon <= origin:
+        add_beyond(levels.above, j, values, 1.0)
+        return members
+    members = with_room(members, len(values))
+    near, head, used = levels.near, levels.head, members.used[0]
+    count, total, squares = 0.0, 0.0, 0.0
+    for i in range(len(values)):
+        level = values[i]
+        if level <= origin:
+            continue
+        if level < horizon:
+            bucket = bucket_at(level, origin, rate, near.shape[1])
+            near[j, bucket, 0] += 1.0
+            near[j, bucket, 1] += level
+            near[j, bucket, 2] += level * level
+            members.level[used], members.feature[used], members.following[used] = level, features[i], head[j, bucket]
+            head[j, bucket] = used
+            used += 1
+            if bucket <= place:
+                continue
+        count += 1.0
+        total += level
+        squares += level * level
+    members.used[0] = used
+    levels.above[j, 0] += count
+    levels.above[j, 1] += total
+    levels.above[j, 2] += squares
     return members
 
 
 @jit
-def remove_level(levels, j, level):
-    """Count a level of atom j out. Its place in a list stays: the step that wrote its feature tells that it left."""
-    if level <= levels.origin[j]:
+def remove_levels(levels, j, values):
+    """Count levels (n,) of atom j out, those above its origin.
+
+    Their places in lists stay: the step that wrote their features tells that they left.
+    """
+    origin, horizon, rate, place = levels.origin[j], levels.horizon[j], levels.rate[j], levels.place[j]
+    if horizon <= origin:
+        add_beyond(levels.above, j, values, -1.0)
         return
-    if level < levels.horizon[j]:
-        bucket = bucket_of(levels, j, level)
-        add_to(levels.near[j, bucket], -1.0, level)
-        if bucket <= levels.place[j]:
-            return
-    add_to(levels.above[j], -1.0, level)
+    near = levels.near
+    count, total, squares = 0.0, 0.0, 0.0
+    for i in range(len(values)):
+        level = values[i]
+        if level <= origin:
+            continue
+        if level < horizon:
+            bucket = bucket_at(level, origin, rate, near.shape[1])
+            near[j, bucket, 0] -= 1.0
+            near[j, bucket, 1] -= level
+            near[j, bucket, 2] -= level * level
+            if bucket <= place:
+                continue
+        count += 1.0
+        total += level
+        squares += level * level
+    levels.above[j, 0] -= count
+    levels.above[j, 1] -= total
+    levels.above[j, 2] -= squares
 
 
 @jit
@@ -141,11 +188,15 @@ def open_levels(matrix, levels, members):
     members.used[0] = 0
     for j in range(matrix.shape[1]):
         clear_levels(levels, j, 0.0, levels.horizon[j])
-    for i in range(matrix.shape[0]):
+    values, features = np.empty(PIECE), np.empty(PIECE, np.int32)
+    for start in range(0, matrix.shape[0], PIECE):
+        n = min(PIECE, matrix.shape[0] - start)
+        for i in range(n):
+            features[i] = start + i
         for j in range(matrix.shape[1]):
-            level = float(abs(matrix[i, j]))
-            if level > 0.0:
-                members = add_level(levels, members, j, level, i)
+            for i in range(n):
+                values[i] = abs(matrix[start + i, j])
+            members = add_levels(levels, members, j, values[:n], features[:n])
     return members
 
 
@@ -157,13 +208,14 @@ def scan_levels(levels, members, j, origin, horizon, matrix, written, thresholds
     thresholds, scales (steps, k): the maps of the cycle up to each step.
     """
     clear_levels(levels, j, origin, horizon)
-    for i in range(len(written)):
-        stamp = written[i]
-        if stamp == step:
-            continue
-        level = float(abs(matrix[i, j])) * scales[stamp, j] + thresholds[stamp, j]
-        if level > origin:
-            members = add_level(levels, members, j, level, i if stamp == 0 else -1)
+    values, features = np.empty(PIECE), np.empty(PIECE, np.int32)
+    for start in range(0, len(written), PIECE):
+        n = min(PIECE, len(written) - start)
+        for i in range(n):
+            stamp = written[start + i]
+            features[i] = start + i if stamp == 0 else -1
+            values[i] = abs(matrix[start + i, j]) * scales[stamp, j] + thresholds[stamp, j] if stamp != step else 0.0
+        members = add_levels(levels, members, j, values[:n], features[:n])
     return members
 
 
@@ -171,7 +223,7 @@ def scan_levels(levels, members, j, origin, horizon, matrix, written, thresholds
 def sums_above(levels, members, written, j, level):
     """Return count, sum and sum of squares of the levels of atom j above ``level``, which is below the horizon."""
     place = levels.place[j]
-    bucket = max(bucket_of(levels, j, level), place)
+    bucket = max(bucket_at(level, levels.origin[j], levels.rate[j], levels.near.shape[1]), place)
     count, total, squares = levels.above[j, 0], levels.above[j, 1], levels.above[j, 2]
     for passed in range(place + 1, bucket + 1):
         count -= levels.near[j, passed, 0]
@@ -191,7 +243,7 @@ def sums_above(levels, members, written, j, level):
 @jit
 def move_place(levels, j, level):
     """Leave behind the buckets below that of ``level``, the atom's new threshold."""
-    bucket = bucket_of(levels, j, level)
+    bucket = bucket_at(level, levels.origin[j], levels.rate[j], levels.near.shape[1])
     for passed in range(levels.place[j] + 1, bucket + 1):
         for n in range(3):
             levels.above[j, n] -= levels.near[j, passed, n]

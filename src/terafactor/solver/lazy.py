@@ -50,8 +50,9 @@ class LazyAtoms:
     """Between two fits that part in the middle of a cycle: the dictionary (k, p) as written."""
 
     @classmethod
-    def start(cls, n_components: int, n_features: int, cycle_length: int) -> LazyAtoms:
-        """Return what is known before the first step: that all rows are up to date."""
+    def start(cls, shape: tuple[int, ...], cycle_length: int) -> LazyAtoms:
+        """Return what is known before the first step: that all rows are up to date. shape: (k, p)."""
+        n_components, n_features = shape
         n_buckets = min(max(64, 4 * cycle_length), 1024)
         origin, horizon, rate = np.zeros((3, n_components))
         return cls(
@@ -109,8 +110,7 @@ class LazyAtoms:
         self.thresholds[self.step] = self.thresholds[self.step - 1]
         self.scales[self.step] = self.scales[self.step - 1]
         self.written[columns] = self.step
-        for j, entries in enumerate(as_written):
-            remove_entries(self.levels, j, entries)
+        remove_entries(self.levels, as_written)
         moves = np.empty((block_width(len(atoms)), atoms.shape[1]), atoms.dtype)
         self.members = sweep_exact(
             _blas.address("gemm", atoms.dtype), atoms, data_code, code_gram, code_gram.astype(atoms.dtype), moves,

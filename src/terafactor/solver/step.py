@@ -20,7 +20,7 @@ def step(state: SurrogateState, batch: Batch, problem: Problem, options: SolverO
     """Learn from one batch: code its rows, update the statistics, sweep over the atoms. Changes ``state`` only."""
     n_observed, n_features = batch.values.shape[1], state.dictionary.shape[1]
     if options.exact and state.lazy is None:
-        state.lazy = LazyAtoms.start(*state.dictionary.shape, math.ceil(options.reduction))
+        state.lazy = LazyAtoms.start(state.dictionary.shape, math.ceil(options.reduction))
     lazy = state.lazy
     if lazy is not None and batch.columns is not None:
         lazy.prepare(state.dictionary, batch.columns, executor)
