@@ -13,10 +13,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import core, missing
+from benchmarks import core, exact, missing
 from benchmarks.harness import Bar, Result, machine
 
-SUITES = {"core": core.BENCHMARKS, "missing": missing.BENCHMARKS}
+SUITES = {"core": core.BENCHMARKS, "missing": missing.BENCHMARKS, "exact": exact.BENCHMARKS}
 OUTPUT = Path(__file__).parent / "output"
 
 

@@ -27,7 +27,7 @@ WRONG_PARAMETERS = [
     ({"penalty": ["l1"]}, ["penalty", "'l1', 'l2' or ElasticNet", "got ['l1']"]),
     ({"constraint": "max"}, ["constraint", "'l2', 'l1' or NormBall", "got 'max'"]),
     ({"statistics": "half"}, ["statistics", "'masked', 'full' or 'auto'", "got 'half'"]),
-    ({"projection": "exact"}, ["projection", "'masked'", "got 'exact'"]),
+    ({"projection": "lazy"}, ["projection", "'masked' or 'exact'", "got 'lazy'"]),
     ({"missing": "zero"}, ["missing", "None", "got 'zero'"]),
     ({"forgetting": 0.5}, ["forgetting", "above 0.5", "got 0.5", "1 keeps all"]),
     ({"forgetting": 1.1}, ["forgetting", "at most 1", "got 1.1"]),

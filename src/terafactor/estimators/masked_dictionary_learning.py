@@ -56,8 +56,9 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     statistics : {"auto", "full", "masked"}, default="auto"
         "full" learns from whole rows and uses the mask to save work; "masked" reads only the masked features, and
         wants each feature visited some 30 times; "auto" is "full" for data in memory and "masked" otherwise.
-    projection : {"masked"}, default="masked"
-        How atoms return to the ball after a step: with the entries outside the mask fixed.
+    projection : {"masked", "exact"}, default="masked"
+        How atoms return to the ball after a step: "masked" keeps the entries outside the mask, "exact" projects the
+        whole atom, at the same cost per step but without its guarantee of descent. Without masks both are the same.
     batch_size : int, default=40
         Rows per step.
     n_epochs : float, default=1
@@ -121,7 +122,7 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         positive_dict: bool = False,
         reduction: float = 1,
         statistics: Literal["auto", "full", "masked"] = "auto",
-        projection: Literal["masked"] = "masked",
+        projection: Literal["masked", "exact"] = "masked",
         batch_size: int = 40,
         n_epochs: float = 1,
         forgetting: float = 0.9,
@@ -201,6 +202,7 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             state = self._initial_state(source, problem, options)
         elif problem.constraint != self._constraint:
             state.dictionary[:] = problem.constraint.project(state.dictionary)
+            state.lazy = None
             state.refresh_sizes(problem)
         self._seed = seed
         self._learn(source, problem, options, state, None, record=False)
@@ -258,8 +260,6 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         )
 
     def _options(self, source: MatrixSource, **changes: Any) -> SolverOptions:
-        if self.projection != "masked":
-            raise ParameterError(f"projection must be 'masked', got {self.projection!r}")
         if self.missing not in (None, "nan", "absent"):
             raise ParameterError(f"missing must be None, 'nan' or 'absent', got {self.missing!r}")
         auto: Statistics = "full" if source.in_memory else "masked"
@@ -268,6 +268,7 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             "batch_size": self.batch_size,
             "reduction": self.reduction,
             "statistics": auto if self.statistics == "auto" else self.statistics,
+            "projection": self.projection,
             "schedule": PowerDecay(self.forgetting),
             "n_epochs": self.n_epochs,
             "tol": self.tol,

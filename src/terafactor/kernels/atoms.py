@@ -193,6 +193,14 @@ def sweep_team(
                     multipliers[j] = multiplier
 
 
+def block_width(n_components: int) -> int:
+    """Return how many atoms make a block.
+
+    As few blocks as possible, of equal width, a multiple of the four columns that BLAS works on together.
+    """
+    return 4 * -(-n_components // (4 * -(-n_components // BLOCK)))
+
+
 def sweep_atoms(
     atoms: Array,
     data_code: Array,
@@ -212,9 +220,7 @@ def sweep_atoms(
     n_components, n_observed = atoms.shape
     n_parts = n_tiles(n_observed)
     floor = UNUSED * float(code_gram.trace())
-    # As few blocks as possible, of equal width, a multiple of the four columns that BLAS works on together.
-    width = 4 * -(-n_components // (4 * -(-n_components // BLOCK)))
-    moves = np.empty((width, n_observed), atoms.dtype)
+    moves = np.empty((block_width(n_components), n_observed), atoms.dtype)
     counter = np.zeros(1, np.int64)
     partial, committed, outside = np.zeros((2, n_parts, 4)), np.empty((n_components, n_parts)), np.empty(n_components)
     gemm, mixing = _blas.address("gemm", atoms.dtype), code_gram.astype(atoms.dtype)

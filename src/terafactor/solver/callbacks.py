@@ -55,7 +55,8 @@ class Snapshot:
     @property
     def components(self) -> Array:
         """The atoms at this moment (k, p), a copy."""
-        return self._state.dictionary.copy()
+        atoms = self._state.current_dictionary()
+        return atoms.copy() if atoms is self._state.dictionary else atoms
 
     def surrogate(self) -> float:
         """Compute the surrogate at this moment, one product of the dictionary with itself."""
@@ -129,7 +130,7 @@ class Recorder:
             self.history.append(self._evaluate(snapshot))
 
     def _evaluate(self, snapshot: Snapshot) -> Evaluation:
-        atoms = snapshot._state.dictionary
+        atoms = snapshot._state.current_dictionary()
         return Evaluation(
             step=snapshot.step,
             n_samples=snapshot.n_samples,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 import numpy as np
 
@@ -74,9 +75,27 @@ def fit(
     if state is None:
         state = initial_state(stream, problem, options)
         bytes_read = len(stream.first_rows(options.n_components)) * source.shape[1] * source.dtype.itemsize
-    with Executor(options.n_threads) as executor:
-        _loop(stream, problem, options, state, callbacks, range(first_batch, last_batch), started, bytes_read, executor)
+    numbers = range(first_batch, last_batch)
+    with Executor(options.n_threads) as executor, projecting(state, problem, options, executor):
+        _loop(stream, problem, options, state, callbacks, numbers, started, bytes_read, executor)
     return state
+
+
+@contextlib.contextmanager
+def projecting(
+    state: SurrogateState, problem: Problem, options: SolverOptions, executor: Executor
+) -> Generator[None, None, None]:
+    """Let rows of the dictionary wait for exact projections meanwhile, and be up to date at the end."""
+    if state.lazy is not None and not (options.exact and state.lazy.cycle_length == math.ceil(options.reduction)):
+        state.lazy = None
+        state.refresh_sizes(problem)
+    if state.lazy is not None:
+        state.dictionary = state.lazy.resume(state.dictionary)
+    try:
+        yield
+    finally:
+        if state.lazy is not None:
+            state.dictionary = state.lazy.pause(state.dictionary, executor)
 
 
 def _loop(
@@ -95,7 +114,8 @@ def _loop(
     idle, batches_done, stopped_by = 0.0, 0, None
 
     def surrogate() -> float:
-        return problem.surrogate_value(state.dictionary, state.code_gram, state.data_code, state.mean_penalty, executor)
+        dictionary = state.current_dictionary(executor)
+        return problem.surrogate_value(dictionary, state.code_gram, state.data_code, state.mean_penalty, executor)
 
     def tell(end_of_epoch: bool, stopped_by: str | None) -> bool:
         snapshot = Snapshot(

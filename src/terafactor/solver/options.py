@@ -12,6 +12,7 @@ from terafactor.errors import ParameterError
 from terafactor.problem import PowerDecay
 
 Statistics = Literal["masked", "full"]
+Projection = Literal["masked", "exact"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,9 @@ class SolverOptions:
 
     statistics: Statistics = "full"
     """"masked": learn from the masked features only; "full": from whole rows, the mask serving codes and atoms."""
+
+    projection: Projection = "masked"
+    """How atoms return to the ball: "masked" with the entries outside the mask fixed, "exact" with all of them."""
 
     schedule: PowerDecay = field(default_factory=PowerDecay)
     """Weight of each step in the statistics."""
@@ -62,6 +66,11 @@ class SolverOptions:
         """Whether the statistics see some of the features at a time."""
         return self.statistics == "masked" and self.reduction > 1
 
+    @property
+    def exact(self) -> bool:
+        """Whether projections reach beyond the features of a step; where there are none, both are the same."""
+        return self.projection == "exact" and (self.reduction > 1 or self.missing)
+
     def __post_init__(self) -> None:
         _at_least("n_components", self.n_components, 1, Integral, "it is the number of atoms to learn")
         _at_least("batch_size", self.batch_size, 1, Integral, "it is the number of rows per step")
@@ -70,6 +79,8 @@ class SolverOptions:
         _at_least("reseed_after", self.reseed_after, 1, Integral, "it is a number of rows")
         if self.statistics not in ("masked", "full"):
             raise ParameterError(f"statistics must be 'masked', 'full' or 'auto', got {self.statistics!r}")
+        if self.projection not in ("masked", "exact"):
+            raise ParameterError(f"projection must be 'masked' or 'exact', got {self.projection!r}")
         if not (is_number(self.n_epochs, Real) and 0 < self.n_epochs < math.inf):
             raise ParameterError(f"n_epochs must be a number > 0, got {self.n_epochs!r}")
         if self.max_time is not None and not (is_number(self.max_time, Real) and self.max_time > 0):

@@ -26,6 +26,7 @@ from terafactor.kernels.accumulation import (
 )
 from terafactor.kernels.atoms import atom_sizes
 from terafactor.problem import ElasticNet, Problem
+from terafactor.solver.lazy import LazyAtoms
 
 SPARSE = 0.3
 """Share of nonzero codes below which skipping the zeros beats the dense matrix product."""
@@ -77,6 +78,9 @@ class SurrogateState:
     n_settled: int = 0
     """How many times in a row they showed no change."""
 
+    lazy: LazyAtoms | None = None
+    """With exact projections: what rows of the dictionary wait for. See :meth:`current_dictionary`."""
+
     @classmethod
     def start(cls, dictionary: Array, problem: Problem, *, masked: bool) -> SurrogateState:
         """Return the state before the first step. dictionary (k, p), inside the constraint, becomes part of it.
@@ -99,6 +103,10 @@ class SurrogateState:
             multipliers=np.zeros(n_components),
             idle_rows=np.zeros(n_components, np.int64),
         )
+
+    def current_dictionary(self, executor: Executor | None = None) -> Array:
+        """Return the dictionary (k, p) up to date: itself, or a copy while exact projections let rows wait."""
+        return self.dictionary if self.lazy is None else self.lazy.current(self.dictionary, executor or Executor())
 
     def refresh_sizes(self, problem: Problem) -> None:
         """Compute ``sizes`` from scratch, against the drift of adding and subtracting parts of atoms."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from terafactor._threads import Executor
@@ -9,6 +11,7 @@ from terafactor._typing import Array
 from terafactor.data import Batch
 from terafactor.kernels.atoms import atom_sizes, sweep_atoms
 from terafactor.problem import Problem
+from terafactor.solver.lazy import LazyAtoms
 from terafactor.solver.options import SolverOptions
 from terafactor.solver.state import BatchSums, SurrogateState, absorb, observed, put_back
 
@@ -21,24 +24,40 @@ def step(state: SurrogateState, batch: Batch, problem: Problem, options: SolverO
     state.n_batches += 1
     if batch.values.shape[1] == 0:
         return
-    atoms = observed(state.dictionary, batch.columns, executor)
+    if options.exact and state.lazy is None:
+        state.lazy = LazyAtoms.start(state.dictionary.shape, math.ceil(options.reduction))
+    lazy = state.lazy
+    if lazy is not None and batch.columns is not None:
+        lazy.prepare(state.dictionary, batch.columns, executor)
+    as_written = observed(state.dictionary, batch.columns, executor)
+    atoms = as_written if lazy is None else lazy.up_to_date(as_written)
     codes = problem.encode(batch.values, atoms, state.dictionary.shape[1], executor, batch.observed)
     sums = BatchSums.of(batch, codes, problem.penalty, executor)
     weight = options.schedule.weight(state.n_steps + 1)
     data_code = absorb(state, sums, weight, batch.columns, executor)
-    sweep_atoms(
-        atoms,
-        data_code,
-        state.code_gram,
-        problem.constraint.lower(),
-        state.sizes,
-        state.multipliers,
-        whole=batch.columns is None,
-        executor=executor,
-    )
+    ball = problem.constraint.lower()
+    if lazy is not None and batch.columns is not None:
+        lazy.sweep(
+            as_written, atoms, data_code, state.code_gram, ball, state.multipliers, state.dictionary, batch.columns
+        )
+    else:
+        sweep_atoms(
+            atoms,
+            data_code,
+            state.code_gram,
+            ball,
+            state.sizes,
+            state.multipliers,
+            whole=batch.columns is None,
+            executor=executor,
+        )
     put_back(atoms, batch.columns, state.dictionary, executor)
+    if lazy is not None:
+        lazy.finish(state.dictionary, executor)
     # A batch without any nonzero code says that the penalty is strong, not that atoms are of no use.
     if state.idle_rows.max() >= options.reseed_after and sums.used.any():
+        if lazy is not None:
+            lazy.settle(state.dictionary, executor)
         reseed_unused(state, batch, codes, atoms, problem, options.reseed_after)
 
 

@@ -1,0 +1,196 @@
+r"""Projection of whole atoms at the cost of the mask.
+
+After its move on the mask, atom j is projected on the ball with all its entries:
+:math:`d_i = S_{\lambda \mu}(v_i) / (1 + \lambda \nu)`, on the mask and outside, with one multiplier
+(:mod:`terafactor.kernels.projection`). Maps of this kind are closed under composition,
+
+.. math:: S_{a'}(S_a(x) / c) / c' = S_{a + a' c}(x) / (c c'),
+
+so rows of the dictionary outside the mask are left as they were written, and each atom remembers, for each step t of
+the cycle, the map :math:`x \mapsto S_{A_t}(x) / C_t` made of all projections since the cycle began. A row written at
+step u is brought to step t by the map in between, :math:`S_{(A_t - A_u) / C_u}(x) \, C_u / C_t`. For the l2 ball
+A stays 0, for the l1 ball C stays 1; for the elastic net both change, A by :math:`\lambda \mu C` and C by the factor
+:math:`1 + \lambda \nu`.
+
+The multiplier solves psi(d) = limit over the whole atom. In the units of the beginning of the cycle, where an entry
+has the constant level E of :mod:`terafactor.kernels.lazy_levels`, the candidate multiplier puts the threshold at
+:math:`L = A + \lambda \mu C`, and entries outside the mask contribute, before the division by :math:`1 + \lambda \nu`,
+
+.. math:: \sum (v_i - \lambda\mu)_+ = \frac{S - N L}{C}, \qquad
+          \sum (v_i - \lambda\mu)_+^2 = \frac{Q - 2 L S + N L^2}{C^2},
+
+with N, S, Q count, sum and sum of squares of the levels above L. Newton's method takes these with the sums over the
+mask. It approaches the root from the left after its first iterate, so an iterate that passes the horizon of the levels
+is a lower bound of the root: what lies below it is dead, and the atom is scanned once from there on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from terafactor._threads import TILE
+from terafactor.kernels._blas import product
+from terafactor.kernels._jit import jit
+from terafactor.kernels.atoms import candidate, commit
+from terafactor.kernels.lazy_levels import add_levels, move_place, remove_levels, scan_levels, sums_above
+from terafactor.kernels.projection import (
+    MAX_NEWTON,
+    excess_sums,
+    next_multiplier,
+    precision_of,
+    simple_multiplier,
+)
+
+
+@jit
+def soft(value, threshold):
+    """Return ``sign(value) * max(|value| - threshold, 0)``."""
+    return max(value - threshold, 0.0) + min(value + threshold, 0.0)
+
+
+@jit
+def bring_rows(matrix, written, since_threshold, since_scale, start, stop):
+    """Bring rows from start to stop up to date. matrix (p, k) in/out, written (p,) the step that wrote each row.
+
+    since_threshold, since_scale (steps, k): the map from each step to now, ``S_threshold(x) * scale``.
+    """
+    for i in range(start, stop):
+        row, stamp = matrix[i], written[i]
+        for j in range(len(row)):
+            row[j] = soft(float(row[j]), since_threshold[stamp, j]) * since_scale[stamp, j]
+
+
+@jit
+def bring_atoms(atoms, thresholds, scales, out):
+    """Put in ``out`` the atoms (k, s) as written when the cycle began, brought up to date by ``S_A(x) / C`` (k,)."""
+    for j in range(len(atoms)):
+        threshold, factor = thresholds[j], 1.0 / scales[j]
+        for i in range(atoms.shape[1]):
+            out[j, i] = soft(float(atoms[j, i]), threshold) * factor
+
+
+@jit
+def remove_entries(levels, atoms):
+    """Count entries out of the levels of all atoms. atoms (k, s): as they were written when the cycle began."""
+    values = np.empty(atoms.shape[1])
+    for j in range(len(atoms)):
+        for i in range(len(values)):
+            values[i] = abs(atoms[j, i])
+        remove_levels(levels, j, values)
+
+
+@jit
+def add_entries(levels, members, j, entries, threshold, scale, values, features):
+    """Count entries (s,) in, as they are now that the atom's map is (threshold, scale); return the members.
+
+    values, features (s,): scratch, and -1 everywhere.
+    """
+    for i in range(len(entries)):
+        values[i] = float(abs(entries[i])) * scale + (threshold if entries[i] != 0 else 0.0)
+    return add_levels(levels, members, j, values, features)
+
+
+@jit
+def outside_sums(levels, members, written, j, level, scale):
+    """Return count, sum and sum of squares of what a threshold leaves of the entries outside the mask.
+
+    level: the threshold in units of the cycle's beginning; scale: what divides entries since.
+    """
+    count, total, squares = sums_above(levels, members, written, j, level)
+    squares -= level * (2.0 * total - count * level)
+    total -= count * level
+    return max(count, 0.0), max(total, 0.0) / scale, max(squares, 0.0) / (scale * scale)
+
+
+@jit
+def find_exact(
+    values, l1_weight, l2_weight, limit, start, j, levels, members, matrix, written, thresholds, scales, step
+):
+    """Return the multiplier of the whole atom j, by Newton's method from ``start``, and the members.
+
+    values (s,): the atom on the mask, after its move; the others as in :func:`sweep_exact`.
+    """
+    threshold, scale, first = thresholds[step, j], scales[step, j], members.used[0]
+    multiplier = start if threshold + start * l1_weight * scale < levels.horizon[j] else 0.0
+    for _ in range(MAX_NEWTON):
+        level = threshold + multiplier * l1_weight * scale
+        if level >= levels.horizon[j] and level > levels.origin[j]:
+            members.used[0] = first  # members of an earlier scan of this search
+            members = scan_levels(
+                levels, members, j, level, 2.0 * level, matrix, written, thresholds, scales, step
+            )  # fmt: skip
+        count, total, squares = outside_sums(levels, members, written, j, level, scale)
+        for begin in range(0, len(values), TILE):
+            part = excess_sums(values[begin : begin + TILE], multiplier * l1_weight)
+            count += part[0]
+            total += part[1]
+            squares += part[2]
+        multiplier, done = next_multiplier(
+            multiplier, count, total, squares, l1_weight, l2_weight, limit, precision_of(values)
+        )
+        if done:
+            break
+    return multiplier, members
+
+
+@jit
+def sweep_exact(
+    gemm, atoms, data_code, code_gram, mixing, moves, floor, l1_weight, l2_weight, limit, positive, multipliers,
+    matrix, written, thresholds, scales, step, levels, members,
+):  # fmt: skip
+    """Move the atoms one after the other on the mask, each followed by the projection of the whole atom.
+
+    gemm: address of BLAS; atoms (k, s) in/out, up to date; data_code (k, s); code_gram (k, k) float64 and mixing, the
+    same in the precision of the atoms; moves (block, s): scratch; floor: ``c_jj`` below which an atom stays;
+    multipliers (k,) in/out: where Newton's method starts.
+
+    matrix (p, k): the dictionary as written, the mask's rows not yet changed; written (p,): the step that wrote each
+    row, ``step`` for those of the mask; thresholds, scales (steps, k): the maps of the cycle up to each step, row
+    ``step`` in/out, still that of the step before; levels in/out: without the mask's entries, which come in here.
+    Return the members.
+    """
+    n_components, n_observed = atoms.shape
+    gradient, sums = np.empty(TILE, atoms.dtype), np.empty(4)
+    levels_now, written_now = np.empty(n_observed), np.full(n_observed, -1, np.int32)
+    for j in range(n_components):
+        first = j - j % len(moves)
+        if j == first:  # moves = C_J D
+            for start in range(0, n_observed, TILE):
+                product(
+                    gemm, min(len(moves), n_components - first), min(TILE, n_observed - start), n_components, mixing,
+                    first * n_components, n_components, atoms, start, n_observed, moves, start, n_observed,
+                )  # fmt: skip
+        values, curvature = moves[j - first], code_gram[j, j]
+        if curvature <= floor:
+            values[:] = 0
+            members = add_entries(
+                levels, members, j, atoms[j], thresholds[step, j], scales[step, j], levels_now, written_now
+            )
+            continue
+        _, outside, squares = outside_sums(levels, members, written, j, thresholds[step, j], scales[step, j])
+        size = l1_weight * outside + 0.5 * l2_weight * squares
+        for start in range(0, n_observed, TILE):
+            stop = min(start + TILE, n_observed)
+            candidate(
+                atoms[j, start:stop], data_code[j, start:stop], moves, j - first, start, code_gram[j], first,
+                curvature, positive, gradient, sums,
+            )  # fmt: skip
+            size += l1_weight * sums[2] + 0.5 * l2_weight * sums[3]
+        multiplier = simple_multiplier(l1_weight, l2_weight, size, limit)
+        if multiplier < 0.0:
+            multiplier, members = find_exact(
+                values, l1_weight, l2_weight, limit, multipliers[j], j, levels, members, matrix, written,
+                thresholds, scales, step,
+            )  # fmt: skip
+        if multiplier > 0.0:
+            multipliers[j] = multiplier
+            thresholds[step, j] += multiplier * l1_weight * scales[step, j]
+            scales[step, j] *= 1.0 + multiplier * l2_weight
+            move_place(levels, j, thresholds[step, j])
+        for start in range(0, n_observed, TILE):
+            stop = min(start + TILE, n_observed)
+            commit(atoms[j, start:stop], values[start:stop], multiplier, l1_weight, l2_weight)
+        members = add_entries(
+            levels, members, j, atoms[j], thresholds[step, j], scales[step, j], levels_now, written_now
+        )
+    return members
