@@ -11,7 +11,7 @@ import numpy as np
 from terafactor._random import Purpose, generator
 from terafactor._typing import Array, Indices
 from terafactor.data.masks import Masks
-from terafactor.data.source import MatrixSource
+from terafactor.data.source import MatrixSource, read_finite
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ class BatchStream:
         rows = self.rows(number)
         columns = self.masks.mask(self.mask_offset + number)
         if columns is None or not self.whole_rows:
-            return Batch(rows, columns, self.source.read(rows, columns))
-        whole = self.source.read(rows)
+            return Batch(rows, columns, read_finite(self.source, rows, columns))
+        whole = read_finite(self.source, rows)
         return Batch(rows, columns, np.take(whole, columns, axis=1), whole)
 
     def batches(self, start: int, stop: int) -> Iterator[Batch]:

@@ -14,8 +14,9 @@ from terafactor import solver
 from terafactor._random import resolve_seed
 from terafactor._threads import resolve_threads
 from terafactor._typing import Array
-from terafactor.data import ArraySource, MatrixSource
+from terafactor.data import ArraySource, MatrixSource, open_source
 from terafactor.data.masks import Masks
+from terafactor.data.open import must_be_opened
 from terafactor.data.source import check_finite
 from terafactor.errors import DataError, ParameterError
 from terafactor.problem import ElasticNet, NormBall, PowerDecay, Problem
@@ -158,7 +159,7 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features) or MatrixSource
+        X : array-like of shape (n_samples, n_features), MatrixSource, or anything else that open_source takes
         y : ignored
         validation : array-like of shape (n_rows, n_features) or MatrixSource, optional
             Held-out rows, on which ``history_`` records the objective.
@@ -271,7 +272,8 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     def _source(self, X: Any, *, reset: bool, name: str = "X") -> MatrixSource:
         """Return a source of validated numbers, checked against the features of the model unless ``reset``."""
-        if isinstance(X, MatrixSource):
+        if must_be_opened(X):
+            X = open_source(X)
             if reset:
                 self.n_features_in_ = X.shape[1]
                 if hasattr(self, "feature_names_in_"):

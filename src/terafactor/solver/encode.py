@@ -10,6 +10,7 @@ import numpy as np
 from terafactor._threads import Executor
 from terafactor._typing import Array, Indices
 from terafactor.data import MatrixSource
+from terafactor.data.source import read_finite
 from terafactor.problem import Problem
 from terafactor.problem.problem import correlate
 
@@ -48,7 +49,7 @@ def encoded_parts(
     gram, _ = correlate(np.empty((0, n_features), dictionary.dtype), dictionary, executor)
     for start in range(0, n_rows, at_once):
         rows = np.arange(start, min(start + at_once, n_rows))
-        values = source.read(rows)
+        values = read_finite(source, rows)
         _, correlations = correlate(values, dictionary, executor, gram=False)
         codes = problem.encode_from(gram, correlations, 1.0, executor)
         yield rows, values, codes.astype(dictionary.dtype, copy=False)

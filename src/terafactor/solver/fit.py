@@ -14,6 +14,7 @@ from terafactor._threads import Executor
 from terafactor._typing import Array
 from terafactor.data import BatchStream, MatrixSource
 from terafactor.data.masks import Masks
+from terafactor.data.source import read_finite
 from terafactor.kernels import atoms as atom_kernels
 from terafactor.kernels._jit import compiled_now
 from terafactor.problem import NormBall, Problem
@@ -134,7 +135,7 @@ def _loop(
 
 def initial_state(stream: BatchStream, problem: Problem, options: SolverOptions) -> SurrogateState:
     """Return the state before the first step, with atoms made from the first rows that the stream visits."""
-    rows = stream.source.read(stream.first_rows(options.n_components))
+    rows = read_finite(stream.source, stream.first_rows(options.n_components))
     atoms = initial_atoms(rows, options.n_components, problem.constraint, options.seed)
     return SurrogateState.start(atoms, problem, masked=options.masked)
 
