@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from terafactor.data import ArraySource, MatrixSource, PatchSource, open_source
+    from terafactor.data import ArraySource, MatrixSource, PatchSource, open_source, pack
     from terafactor.estimators import MaskedDictionaryLearning
     from terafactor.problem import ElasticNet, NormBall
     from terafactor.solver import Evaluation, Snapshot
@@ -27,6 +27,7 @@ _HOMES = {
     "PatchSource": "terafactor.data",
     "Snapshot": "terafactor.solver",
     "open_source": "terafactor.data",
+    "pack": "terafactor.data",
 }
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "PatchSource",
     "Snapshot",
     "open_source",
+    "pack",
 ]
 
 

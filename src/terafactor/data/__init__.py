@@ -2,8 +2,9 @@
 
 from terafactor.data.array import ArraySource
 from terafactor.data.open import open_source
+from terafactor.data.pack import pack
 from terafactor.data.patches import PatchSource
 from terafactor.data.source import FeatureTiles, MatrixSource
 from terafactor.data.stream import Batch, BatchStream
 
-__all__ = ["ArraySource", "Batch", "BatchStream", "FeatureTiles", "MatrixSource", "PatchSource", "open_source"]
+__all__ = ["ArraySource", "Batch", "BatchStream", "FeatureTiles", "MatrixSource", "PatchSource", "open_source", "pack"]

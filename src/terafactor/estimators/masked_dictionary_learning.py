@@ -15,7 +15,7 @@ from terafactor._random import resolve_seed
 from terafactor._threads import resolve_threads
 from terafactor._typing import Array
 from terafactor.data import ArraySource, MatrixSource, open_source
-from terafactor.data.masks import Masks
+from terafactor.data.masks import masks_of
 from terafactor.data.open import must_be_opened
 from terafactor.data.source import check_finite
 from terafactor.errors import DataError, ParameterError
@@ -268,7 +268,7 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     def _check_reduction(self, source: MatrixSource) -> None:
         """Refuse a reduction above the number of features before anything changes."""
-        Masks(source.shape[1], self.reduction, seed=0)
+        masks_of(source, self.reduction, seed=0)
 
     def _source(self, X: Any, *, reset: bool, name: str = "X") -> MatrixSource:
         """Return a source of validated numbers, checked against the features of the model unless ``reset``."""

@@ -13,7 +13,7 @@ from terafactor._random import Purpose, generator
 from terafactor._threads import Executor
 from terafactor._typing import Array
 from terafactor.data import BatchStream, MatrixSource
-from terafactor.data.masks import Masks
+from terafactor.data.masks import masks_of
 from terafactor.data.source import read_finite
 from terafactor.kernels import atoms as atom_kernels
 from terafactor.kernels._jit import compiled_now
@@ -59,7 +59,7 @@ def fit(
         The state after the last step: a usable model, whatever ended the fit.
     """
     announce_compilation()
-    masks = Masks(source.shape[1], options.reduction, options.seed, source.tiles(0))
+    masks = masks_of(source, options.reduction, options.seed)
     stream = BatchStream(
         source,
         options.batch_size,
