@@ -12,10 +12,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import core
+from benchmarks import core, sources
 from benchmarks.harness import Bar, Result, machine
 
-SUITES = {"core": core.BENCHMARKS}
+SUITES = {"core": core.BENCHMARKS, "sources": sources.BENCHMARKS}
 OUTPUT = Path(__file__).parent / "output"
 
 
