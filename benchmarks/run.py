@@ -13,10 +13,15 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import core, exact, missing
+from benchmarks import core, exact, missing, sources
 from benchmarks.harness import Bar, Result, machine
 
-SUITES = {"core": core.BENCHMARKS, "missing": missing.BENCHMARKS, "exact": exact.BENCHMARKS}
+SUITES = {
+    "core": core.BENCHMARKS,
+    "missing": missing.BENCHMARKS,
+    "exact": exact.BENCHMARKS,
+    "sources": sources.BENCHMARKS,
+}
 OUTPUT = Path(__file__).parent / "output"
 
 

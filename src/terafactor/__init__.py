@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from terafactor.data import ArraySource, MatrixSource, PatchSource
+    from terafactor.data import ArraySource, MatrixSource, PatchSource, open_source, pack
     from terafactor.estimators import MaskedDictionaryLearning
     from terafactor.problem import ElasticNet, NormBall
     from terafactor.solver import Evaluation, Snapshot
@@ -26,6 +26,8 @@ _HOMES = {
     "NormBall": "terafactor.problem",
     "PatchSource": "terafactor.data",
     "Snapshot": "terafactor.solver",
+    "open_source": "terafactor.data",
+    "pack": "terafactor.data",
 }
 
 __all__ = [
@@ -37,6 +39,8 @@ __all__ = [
     "NormBall",
     "PatchSource",
     "Snapshot",
+    "open_source",
+    "pack",
 ]
 
 

@@ -18,11 +18,14 @@ class Purpose(IntEnum):
     ROW_ORDER = 1
     INITIAL_ATOMS = 2
     DATA = 3
+    PACKING = 4
 
 
-def generator(seed: int, purpose: Purpose, index: int = 0) -> np.random.Generator:
-    """Return the generator of one purpose at one index, the same for the same three integers."""
-    return np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=(int(purpose), index))))
+def generator(seed: int, purpose: Purpose, *index: int) -> np.random.Generator:
+    """Return the generator of one purpose at one index (0 unless given), the same for the same integers."""
+    return np.random.Generator(
+        np.random.Philox(np.random.SeedSequence(seed, spawn_key=(int(purpose), *(index or (0,)))))
+    )
 
 
 def resolve_seed(random_state: object) -> int:

@@ -106,7 +106,7 @@ def test_example_runs(page: Path, line: int, code: str, scratch: Path) -> None:
     run_block(page, line, code)
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/architecture.md", "docs/from-scikit-learn.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/architecture.md", "docs/from-scikit-learn.md", "docs/sources.md"])
 def test_page_has_examples(name: str) -> None:
     """An example that is no longer found would pass unseen."""
     assert python_blocks(ROOT / name)

@@ -50,6 +50,26 @@ def demo(
     run(out, n_components=components, seed=seed)
 
 
+@app.command()
+def pack(
+    source: Annotated[str, typer.Argument(help="What to pack: a file, a quoted glob, file.h5::/dataset, ...")],
+    out: Annotated[Path, typer.Option(help="Folder of the store; must not exist.")],
+    block_rows: Annotated[int, typer.Option(min=1, help="Rows read together: the batch size of fits.")] = 40,
+    dtype: Annotated[str | None, typer.Option(help="float32 or float64; by default that of the source.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the orders of features.")] = 0,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Records written at once; by default one per core.")
+    ] = None,
+) -> None:
+    """Write a matrix as a packed store, of which a masked fit reads only its share. Rerun it to go on after a kill."""
+    from rich.console import Console
+
+    with Console(stderr=True).status("loading"):
+        from terafactor.cli.pack import run
+
+    run(source, out, block_rows=block_rows, dtype=dtype, seed=seed, n_threads=threads)
+
+
 def main() -> None:
     """Run the command line: 0 done, 1 internal error, 2 wrong use, 3 bad data."""
     try:

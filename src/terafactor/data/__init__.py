@@ -1,9 +1,21 @@
 """Where numbers come from: sources of rows and columns, masks, and the stream of batches."""
 
 from terafactor.data.array import ArraySource
+from terafactor.data.open import open_source
+from terafactor.data.pack import pack
 from terafactor.data.patches import PatchSource
 from terafactor.data.source import FeatureTiles, MatrixSource
 from terafactor.data.sparse import SparseSource
 from terafactor.data.stream import Batch, BatchStream
 
-__all__ = ["ArraySource", "Batch", "BatchStream", "FeatureTiles", "MatrixSource", "PatchSource", "SparseSource"]
+__all__ = [
+    "ArraySource",
+    "Batch",
+    "BatchStream",
+    "FeatureTiles",
+    "MatrixSource",
+    "PatchSource",
+    "SparseSource",
+    "open_source",
+    "pack",
+]

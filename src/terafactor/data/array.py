@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from terafactor._typing import Array, Indices
+from terafactor.data.formats import Format, check_matrix, reading_dtype
 from terafactor.data.source import MatrixSource, check_finite, check_indices
 from terafactor.errors import DataError
 from terafactor.kernels.accumulation import gather_values
@@ -44,3 +45,17 @@ class ArraySource(MatrixSource):
         values = np.empty((len(rows), len(columns)), self.dtype)
         gather_values(self.array, rows, columns, 0, len(rows), values)
         return values
+
+
+def open_array(array: Array) -> MatrixSource:
+    """Return the rows of an array of numbers; one that is not float32 or float64 is converted."""
+    check_matrix(array.shape, "the array")
+    return ArraySource(array.astype(reading_dtype(array.dtype, "the array"), copy=False))
+
+
+FORMAT = Format(
+    name="array",
+    understands="NumPy arrays of shape (rows, features)",
+    is_object=lambda thing: type(thing) is np.ndarray,
+    open_object=open_array,
+)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
+import numpy as np
+
 from terafactor._random import Purpose, generator
 from terafactor._typing import Indices
-from terafactor.data.source import FeatureTiles
+from terafactor.data.source import FeatureTiles, MatrixSource
 from terafactor.errors import ParameterError
 
 TILES_PER_MASK = 64
@@ -31,6 +33,9 @@ class Masks:
         Features that are cheap to read together.
     """
 
+    by_record: bool = False
+    """Whether each record has masks of its own, counted by visits to it."""
+
     def __init__(self, n_features: int, reduction: float, seed: int, tiles: FeatureTiles | None = None) -> None:
         if not 1 <= reduction <= n_features:
             raise ParameterError(
@@ -44,17 +49,73 @@ class Masks:
         few = n_features < TILES_PER_MASK * tiles.width * self.cycle_length
         self.tiles = FeatureTiles() if few else tiles
 
-    def mask(self, number: int) -> Indices | None:
-        """Return the features of mask ``number`` in ascending order; None when there is nothing to leave out."""
+    def mask(self, number: int, record: int = 0, visit: int = 0) -> Indices | None:
+        """Return the features of mask ``number`` in ascending order; None when there is nothing to leave out.
+
+        ``record`` and ``visit``, how often the record was visited before, are for masks that go by record.
+        """
         if self.cycle_length == 1:
             return None
         cycle, part = divmod(number, self.cycle_length)
         n_tiles = -(-self.n_features // self.tiles.width)
         permutation = _permutation(n_tiles, self.seed, cycle)
-        # The part that array_split would return: the first n % parts are one longer.
-        width, longer = divmod(n_tiles, self.cycle_length)
-        start = part * width + min(part, longer)
-        return self.tiles.members(permutation[start : start + width + (part < longer)], self.n_features)
+        return self.tiles.members(permutation[_part(n_tiles, self.cycle_length, part)], self.n_features)
+
+
+class RunMasks(Masks):
+    """Masks that are runs of neighbouring tiles, for sources where a run comes in one read.
+
+    Of each record, ``ceil(reduction)`` visits in a row see every feature once: its tiles, from a random one on and
+    around the end, are cut into as many runs. The first tile is drawn anew for each cycle. This learns as well as
+    single features at random do only because records order their features differently.
+
+    Parameters
+    ----------
+    source : MatrixSource
+        Gives the tiles of each record.
+    reduction : float
+        How many times fewer features than there are a step sees.
+    seed : int
+    """
+
+    by_record = True
+
+    def __init__(self, source: MatrixSource, reduction: float, seed: int) -> None:
+        super().__init__(source.shape[1], reduction, seed)
+        self.source = source
+        fewest = min(self._n_tiles(record) for record in range(len(source.records)))
+        if self.cycle_length > fewest:
+            raise ParameterError(
+                f"reduction must be at most {fewest}, got {reduction!r}: {source.record_name(0)} stores its features "
+                f"in {fewest} groups that are read whole"
+            )
+
+    def mask(self, number: int, record: int = 0, visit: int = 0) -> Indices | None:
+        if self.cycle_length == 1:
+            return None
+        cycle, part = divmod(visit, self.cycle_length)
+        n_tiles = self._n_tiles(record)
+        first = int(generator(self.seed, Purpose.MASKS, record, cycle).integers(n_tiles))
+        run = np.arange(n_tiles)[_part(n_tiles, self.cycle_length, part)]
+        return self.source.tiles(record).members((first + run) % n_tiles, self.n_features)
+
+    def _n_tiles(self, record: int) -> int:
+        return -(-self.n_features // self.source.tiles(record).width)
+
+
+def masks_of(source: MatrixSource, reduction: float, seed: int) -> Masks:
+    """Return the masks that suit a source: runs where its tiles have an order of their own."""
+    tiles = source.tiles(0)
+    if tiles.order is not None:
+        return RunMasks(source, reduction, seed)
+    return Masks(source.shape[1], reduction, seed, tiles)
+
+
+def _part(length: int, n_parts: int, part: int) -> slice:
+    """Return the part that array_split would: the first ``length % n_parts`` are one longer."""
+    width, longer = divmod(length, n_parts)
+    start = part * width + min(part, longer)
+    return slice(start, start + width + (part < longer))
 
 
 @lru_cache(maxsize=2)

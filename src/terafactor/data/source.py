@@ -11,6 +11,8 @@ import numpy as np
 from terafactor._typing import Array, Indices
 from terafactor.errors import DataError
 
+MUST_BE_FINITE = "every entry must be finite: drop such rows or columns, fill them in, or say missing='nan'"
+
 
 @dataclass(frozen=True)
 class FeatureTiles:
@@ -26,7 +28,7 @@ class FeatureTiles:
         """Return the features of the ``chosen`` tiles, ascending."""
         places = (np.sort(chosen)[:, np.newaxis] * self.width + np.arange(self.width)).ravel()
         places = places[: np.searchsorted(places, n_features)]
-        return places if self.order is None else np.sort(self.order[places])
+        return places if self.order is None else np.sort(self.order[places]).astype(np.int64, copy=False)
 
 
 class MatrixSource(ABC):
@@ -53,6 +55,10 @@ class MatrixSource(ABC):
         """Rows of each record, such as a file or a scan. A batch never mixes records."""
         return (range(self.shape[0]),)
 
+    def record_name(self, record: int) -> str:
+        """Return what errors call a record."""
+        return f"record {record}"
+
     def row_blocks(self, record: int) -> Sequence[range] | None:
         """Return the blocks of rows of one record that are cheap to read together; None: any rows are."""
         return None
@@ -75,15 +81,39 @@ def check_indices(indices: Indices, bound: int, what: str) -> None:
 def check_finite(values: Array, name: str = "X", *, allow_nan: bool = False, rows_at_once: int = 64) -> None:
     """Raise an error that names row and column of the first NaN or infinity in ``values`` (n, p)."""
     for start in range(0, len(values), rows_at_once):
-        part = values[start : start + rows_at_once]
-        with np.errstate(over="ignore", invalid="ignore"):
-            if np.isfinite(part.sum()):
-                continue
-        finite = ~np.isinf(part) if allow_nan else np.isfinite(part)
-        if not finite.all():
-            row, column = np.argwhere(~finite)[0]
-            value = "NaN" if np.isnan(part[row, column]) else "infinity (inf)"
-            raise DataError(
-                f"{name} contains {value} at row {start + row}, column {column}; "
-                "every entry must be finite: drop such rows or columns, fill them in, or say missing='nan'"
-            )
+        found = first_not_finite(values[start : start + rows_at_once], allow_nan)
+        if found is not None:
+            row, column, value = found
+            raise DataError(f"{name} contains {value} at row {start + row}, column {column}; {MUST_BE_FINITE}")
+
+
+def read_finite(
+    source: MatrixSource, rows: Indices, columns: Indices | None = None, *, allow_nan: bool = False
+) -> Array:
+    """Read from a source, and refuse NaN and infinity; those in memory refused them when they were made.
+
+    allow_nan: whether NaN may stand for missing values.
+    """
+    values = source.read(rows, columns)
+    found = None if source.in_memory else first_not_finite(values, allow_nan)
+    if found is None:
+        return values
+    row, column, value = int(rows[found[0]]), found[1], found[2]
+    number = next(number for number, record in enumerate(source.records) if row in record)
+    feature = column if columns is None else int(columns[column])
+    raise DataError(
+        f"{source.record_name(number)} contains {value} at row {row - source.records[number].start}, "
+        f"feature {feature}; {MUST_BE_FINITE}"
+    )
+
+
+def first_not_finite(values: Array, allow_nan: bool = False) -> tuple[int, int, str] | None:
+    """Return row, column and kind of the first NaN or infinity, None when there is none."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()):
+            return None
+    finite = ~np.isinf(values) if allow_nan else np.isfinite(values)
+    if finite.all():
+        return None
+    row, column = np.argwhere(~finite)[0]
+    return int(row), int(column), "NaN" if np.isnan(values[row, column]) else "infinity (inf)"

@@ -11,7 +11,7 @@ import numpy as np
 from terafactor._random import Purpose, generator
 from terafactor._typing import Array, Indices
 from terafactor.data.masks import Masks
-from terafactor.data.source import MatrixSource
+from terafactor.data.source import MatrixSource, read_finite
 from terafactor.kernels.missing import split_missing
 
 
@@ -46,11 +46,22 @@ class Batch:
         return (self.values if self.full_values is None else self.full_values).nbytes
 
 
+@dataclass(frozen=True)
+class _Place:
+    """One batch of an epoch."""
+
+    rows: Indices
+    record: int
+    visit: int
+    """Visits to the record before it in the epoch."""
+
+
 class BatchStream:
     """Batches of rows of a source, each with its mask. Batch number i is a pure function of the parameters and i.
 
     Every epoch visits every row once, in an order drawn from (seed, epoch): the row blocks of each record are
-    shuffled and cut into batches, then the batches of all records are shuffled.
+    shuffled and cut into batches, then the batches of all records are shuffled. Where masks go by record and several
+    batches make up a block of rows, these follow each other and share a mask, so that the block is read once.
 
     Parameters
     ----------
@@ -91,26 +102,30 @@ class BatchStream:
         self.missing = missing
         self.batches_per_epoch = sum(math.ceil(len(record) / batch_size) for record in source.records)
         self._epoch = -1
-        self._order: list[Indices] = []
+        self._order: list[_Place] = []
+        self._visit_lengths = [self._visit_length(record) for record in range(len(source.records))]
+        self._visits_per_epoch = [
+            math.ceil(len(rows) / length) for rows, length in zip(source.records, self._visit_lengths, strict=True)
+        ]
 
     def rows(self, number: int) -> Indices:
         """Return the rows of batch ``number``."""
-        epoch, position = divmod(number, self.batches_per_epoch)
-        if epoch != self._epoch:
-            self._order = self._epoch_order(epoch)
-            self._epoch = epoch
-        return self._order[position]
+        return self._place(number)[1].rows
 
     def batch(self, number: int) -> Batch:
         """Read batch ``number``."""
-        rows = self.rows(number)
-        columns = self.masks.mask(self.mask_offset + number)
+        epoch, place = self._place(number)
+        visit = epoch * self._visits_per_epoch[place.record] + place.visit
+        columns = self.masks.mask(self.mask_offset + number, place.record, self.mask_offset + visit)
         if columns is None or not self.whole_rows:
-            batch = Batch(rows, columns, self.source.read(rows, columns))
+            batch = Batch(place.rows, columns, self._read(place.rows, columns))
         else:
-            whole = self.source.read(rows)
-            batch = Batch(rows, columns, np.take(whole, columns, axis=1), whole)
+            whole = self._read(place.rows)
+            batch = Batch(place.rows, columns, np.take(whole, columns, axis=1), whole)
         return set_missing_apart(batch) if self.missing else batch
+
+    def _read(self, rows: Indices, columns: Indices | None = None) -> Array:
+        return read_finite(self.source, rows, columns, allow_nan=self.missing)
 
     def batches(self, start: int, stop: int) -> Iterator[Batch]:
         """Read the batches from ``start`` to ``stop``, excluded."""
@@ -125,23 +140,48 @@ class BatchStream:
             found.append(self.rows(number))
         return np.concatenate(found)[:n_rows]
 
-    def _epoch_order(self, epoch: int) -> list[Indices]:
+    def _place(self, number: int) -> tuple[int, _Place]:
+        """Return the epoch of a batch, and its place in it."""
+        epoch, position = divmod(number, self.batches_per_epoch)
+        if epoch != self._epoch:
+            self._order = self._epoch_order(epoch)
+            self._epoch = epoch
+        return epoch, self._order[position]
+
+    def _epoch_order(self, epoch: int) -> list[_Place]:
         random = generator(self.seed, Purpose.ROW_ORDER, epoch)
-        batches: list[Indices] = []
-        for number, record in enumerate(self.source.records):
-            if not record:
-                continue
-            rows = np.arange(record.start, record.stop)
-            if self.shuffle:
-                blocks = self.source.row_blocks(number)
-                if blocks is None:
-                    rows = random.permutation(rows)
-                else:
-                    rows = np.concatenate([np.asarray(blocks[index]) for index in random.permutation(len(blocks))])
-            batches.extend(np.split(rows, range(self.batch_size, len(rows), self.batch_size)))
-        if not self.shuffle or len(self.source.records) == 1:
-            return batches
-        return [batches[index] for index in random.permutation(len(batches))]
+        units: list[tuple[int, Indices]] = []
+        for record, length in enumerate(self._visit_lengths):
+            rows = self._record_order(record, random)
+            units.extend((record, part) for part in np.split(rows, range(length, len(rows), length)) if len(part))
+        if self.shuffle and len(self.source.records) > 1:
+            units = [units[index] for index in random.permutation(len(units))]
+        visits = [0] * len(self.source.records)
+        places: list[_Place] = []
+        for record, rows in units:
+            parts = np.split(rows, range(self.batch_size, len(rows), self.batch_size))
+            places.extend(_Place(part, record, visits[record]) for part in parts)
+            visits[record] += 1
+        return places
+
+    def _record_order(self, record: int, random: np.random.Generator) -> Indices:
+        """Return the rows of a record in the order of one epoch; blocks lower than others come last."""
+        rows = self.source.records[record]
+        if not self.shuffle or not rows:
+            return np.arange(rows.start, rows.stop)
+        blocks = self.source.row_blocks(record)
+        if blocks is None:
+            return random.permutation(np.arange(rows.start, rows.stop))
+        height = max(map(len, blocks))
+        order = sorted(random.permutation(len(blocks)), key=lambda index: len(blocks[index]) < height)
+        return np.concatenate([np.asarray(blocks[index]) for index in order])
+
+    def _visit_length(self, record: int) -> int:
+        """Return how many rows share a mask: a batch, or a block where masks go by record and batches divide it."""
+        blocks = self.source.row_blocks(record) if self.masks.by_record else None
+        height = max(map(len, blocks), default=0) if blocks else 0
+        whole = height % self.batch_size == 0 or len(blocks or ()) == 1
+        return max(height, self.batch_size) if whole else self.batch_size
 
 
 def set_missing_apart(batch: Batch) -> Batch:

@@ -15,8 +15,9 @@ from terafactor import solver
 from terafactor._random import resolve_seed
 from terafactor._threads import resolve_threads
 from terafactor._typing import Array
-from terafactor.data import ArraySource, MatrixSource, SparseSource
-from terafactor.data.masks import Masks
+from terafactor.data import ArraySource, MatrixSource, SparseSource, open_source
+from terafactor.data.masks import masks_of
+from terafactor.data.open import must_be_opened
 from terafactor.data.source import check_finite
 from terafactor.errors import DataError, DataTypeError, ParameterError
 from terafactor.problem import ElasticNet, NormBall, PowerDecay, Problem
@@ -161,7 +162,7 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features) or MatrixSource
+        X : array-like of shape (n_samples, n_features), MatrixSource, or anything else that open_source takes
         y : ignored
         validation : array-like of shape (n_rows, n_features) or MatrixSource, optional
             Held-out rows, on which ``history_`` records the objective.
@@ -282,11 +283,12 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     def _check_reduction(self, source: MatrixSource) -> None:
         """Refuse a reduction above the number of features before anything changes."""
-        Masks(source.shape[1], self.reduction, seed=0)
+        masks_of(source, self.reduction, seed=0)
 
     def _source(self, X: Any, *, reset: bool, name: str = "X") -> MatrixSource:
         """Return a source of validated numbers, checked against the features of the model unless ``reset``."""
-        if isinstance(X, MatrixSource):
+        if must_be_opened(X):
+            X = open_source(X)
             if reset:
                 self.n_features_in_ = X.shape[1]
                 if hasattr(self, "feature_names_in_"):

@@ -11,6 +11,7 @@ import numpy as np
 from terafactor._threads import Executor
 from terafactor._typing import Array, Indices
 from terafactor.data import MatrixSource
+from terafactor.data.source import read_finite
 from terafactor.data.stream import observe
 from terafactor.problem import Problem
 from terafactor.problem.problem import correlate
@@ -59,7 +60,7 @@ def encoded_parts(
     gram, _ = correlate(np.empty((0, n_features), dictionary.dtype), dictionary, executor)
     for start in range(0, n_rows, at_once):
         rows = np.arange(start, min(start + at_once, n_rows))
-        values = source.read(rows)
+        values = read_finite(source, rows, allow_nan=missing)
         observed = observe(values)[0] if missing else None
         _, correlations = correlate(values, dictionary, executor, gram=False)
         if observed is None:

@@ -14,7 +14,8 @@ from terafactor._random import Purpose, generator
 from terafactor._threads import Executor
 from terafactor._typing import Array
 from terafactor.data import BatchStream, MatrixSource
-from terafactor.data.masks import Masks
+from terafactor.data.masks import masks_of
+from terafactor.data.source import read_finite
 from terafactor.kernels import atoms as atom_kernels
 from terafactor.kernels._jit import compiled_now
 from terafactor.problem import NormBall, Problem
@@ -59,7 +60,7 @@ def fit(
         The state after the last step: a usable model, whatever ended the fit.
     """
     announce_compilation()
-    masks = Masks(source.shape[1], options.reduction, options.seed, source.tiles(0))
+    masks = masks_of(source, options.reduction, options.seed)
     stream = BatchStream(
         source,
         options.batch_size,
@@ -155,7 +156,7 @@ def _loop(
 
 def initial_state(stream: BatchStream, problem: Problem, options: SolverOptions) -> SurrogateState:
     """Return the state before the first step, with atoms made from the first rows that the stream visits."""
-    rows = stream.source.read(stream.first_rows(options.n_components))
+    rows = read_finite(stream.source, stream.first_rows(options.n_components), allow_nan=options.missing)
     if options.missing:
         np.nan_to_num(rows, copy=False, nan=0.0)
     atoms = initial_atoms(rows, options.n_components, problem.constraint, options.seed)

@@ -1,0 +1,92 @@
+"""Several matrices below each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from terafactor._typing import Array, Indices
+from terafactor.data.source import FeatureTiles, MatrixSource, check_indices
+from terafactor.errors import DataError
+
+
+class JoinedSource(MatrixSource):
+    """The rows of several sources, one after the other; the records of each stay records.
+
+    Parameters
+    ----------
+    sources : sequence of MatrixSource
+        All with the same features and the same dtype.
+
+    Examples
+    --------
+    >>> from terafactor import ArraySource
+    >>> JoinedSource([ArraySource(np.eye(3)), ArraySource(np.ones((2, 3)))]).records
+    [range(0, 3), range(3, 5)]
+    """
+
+    def __init__(self, sources: Sequence[MatrixSource]) -> None:
+        self.sources = list(sources)
+        first = self.sources[0]
+        for source in self.sources[1:]:
+            _check_alike(source, first)
+        self._starts = np.cumsum([0, *(source.shape[0] for source in self.sources)])
+        self._parts = [
+            (number, record) for number, source in enumerate(self.sources) for record in range(len(source.records))
+        ]
+        self.shape = (int(self._starts[-1]), first.shape[1])
+        self.dtype = first.dtype
+        self.in_memory = all(source.in_memory for source in self.sources)
+        self.geometry = first.geometry
+
+    @property
+    def records(self) -> Sequence[range]:
+        return [
+            _shifted(rows, int(start))
+            for start, source in zip(self._starts[:-1], self.sources, strict=True)
+            for rows in source.records
+        ]
+
+    def record_name(self, record: int) -> str:
+        number, inner = self._parts[record]
+        return self.sources[number].record_name(inner)
+
+    def row_blocks(self, record: int) -> Sequence[range] | None:
+        number, inner = self._parts[record]
+        blocks = self.sources[number].row_blocks(inner)
+        return None if blocks is None else [_shifted(block, int(self._starts[number])) for block in blocks]
+
+    def tiles(self, record: int) -> FeatureTiles:
+        number, inner = self._parts[record]
+        return self.sources[number].tiles(inner)
+
+    def read(self, rows: Indices, columns: Indices | None = None) -> Array:
+        check_indices(rows, self.shape[0], "rows")
+        owners = np.searchsorted(self._starts, rows, side="right") - 1
+        touched = np.unique(owners)
+        if len(touched) == 1:
+            return self._read_from(int(touched[0]), rows, columns)
+        values = np.empty((len(rows), self.shape[1] if columns is None else len(columns)), self.dtype)
+        for number in touched:
+            mine = owners == number
+            values[mine] = self._read_from(int(number), rows[mine], columns)
+        return values
+
+    def _read_from(self, number: int, rows: Indices, columns: Indices | None) -> Array:
+        return self.sources[number].read(rows - self._starts[number], columns)
+
+
+def _shifted(rows: range, start: int) -> range:
+    return range(rows.start + start, rows.stop + start)
+
+
+def _check_alike(source: MatrixSource, first: MatrixSource) -> None:
+    one, other = source.record_name(0), first.record_name(0)
+    if source.shape[1] != first.shape[1]:
+        raise DataError(
+            f"{one} has {source.shape[1]} features, but {other} has {first.shape[1]}: "
+            "matrices that are read as one need the same features"
+        )
+    if source.dtype != first.dtype:
+        raise DataError(f"{one} is read as {source.dtype}, but {other} as {first.dtype}: convert one of them")

@@ -1,0 +1,208 @@
+"""Reading a packed store."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Lock
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from terafactor._typing import Array, Indices
+from terafactor.data.formats import Format, refuse_inside
+from terafactor.data.packed_layout import (
+    CHECKSUM_BYTES,
+    N_PERMUTATIONS,
+    PackedLayout,
+    encoded,
+    group_document,
+    permutations_document,
+    read_metadata,
+    read_store_document,
+    record_document,
+    record_path,
+    shard_path,
+)
+from terafactor.data.shard import DamagedShardError, read_tiles, sealed
+from terafactor.data.source import FeatureTiles, MatrixSource, check_indices
+from terafactor.errors import DataError
+from terafactor.kernels.accumulation import gather_values
+
+
+class PackedSource(MatrixSource):
+    """A store written by :func:`terafactor.pack`, of which a mask reads its share and no more.
+
+    Whatever is read is verified; a damaged store is refused by record and chunk. Any rows and columns can be read, but
+    a chunk, ``block_rows`` rows by ``tile_width`` features, is read as a whole:
+
+    - a batch of ``block_rows`` rows, or a multiple, reads nothing twice and nothing in vain;
+    - batches of a divisor share a block, and the mask of it, and read it once: the last block read is kept;
+    - any other batch size cuts blocks in two, and reads up to twice as much or, below ``block_rows``, more.
+
+    Parameters
+    ----------
+    path : Path
+        Folder of the store.
+
+    Attributes
+    ----------
+    statistics : list of dict
+        Count, mean, standard deviation, minimum and maximum of the numbers of each record.
+    fingerprint : str
+        That of the data when it was packed.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        content = read_store_document(self.path)
+        self.layout = PackedLayout(**content["layout"])
+        self.statistics = content["statistics"]
+        self.fingerprint = content["fingerprint"]
+        self._names = [record["name"] for record in content["records"]]
+        lengths = [record["stop"] - record["start"] for record in content["records"]]
+        edges = np.cumsum([0, *lengths]).tolist()
+        self._records = [range(start, stop) for start, stop in itertools.pairwise(edges)]
+        self._blocks = _Blocks(lengths, self.layout.block_rows)
+        self.shape = (edges[-1], self.layout.n_features)
+        self.dtype = np.dtype(self.layout.dtype)
+        self._verify(self.path / "records" / "zarr.json", encoded(group_document({})))
+        self._orders = self._read_permutations()
+        self._places: dict[int, Indices] = {}
+        self._verified: set[int] = set()
+        self._recent: tuple[tuple[int, bytes], Array] | None = None
+        self._lock = Lock()
+
+    @property
+    def records(self) -> Sequence[range]:
+        return self._records
+
+    def record_name(self, record: int) -> str:
+        return f"record {record} ({self._names[record]}) of {self.path}"
+
+    def row_blocks(self, record: int) -> Sequence[range]:
+        rows, height = self._records[record], self.layout.block_rows
+        return [range(start, min(start + height, rows.stop)) for start in range(rows.start, rows.stop, height)]
+
+    def tiles(self, record: int) -> FeatureTiles:
+        return FeatureTiles(self.layout.tile_width, self._orders[record % N_PERMUTATIONS])
+
+    def read(self, rows: Indices, columns: Indices | None = None) -> Array:
+        check_indices(rows, self.shape[0], "rows")
+        columns = np.arange(self.shape[1]) if columns is None else columns
+        check_indices(columns, self.shape[1], "columns")
+        values = np.empty((len(rows), len(columns)), self.dtype)
+        if not values.size:
+            return values
+        owners = self._blocks.owners(rows)
+        for block in np.unique(owners):
+            mine = np.flatnonzero(owners == block)
+            if mine[-1] - mine[0] + 1 == len(mine):
+                self._read_block(int(block), rows[mine], columns, values[mine[0] : mine[-1] + 1])
+            else:
+                part = np.empty((len(mine), len(columns)), self.dtype)
+                self._read_block(int(block), rows[mine], columns, part)
+                values[mine] = part
+        return values
+
+    def _read_block(self, block: int, rows: Indices, columns: Indices, out: Array) -> None:
+        """Read rows of one block: put the tiles that hold the columns in memory, and pick from there."""
+        height, width = self.layout.block_rows, self.layout.tile_width
+        record = int(self._blocks.record[block])
+        tile, inside = np.divmod(self._places_of(record)[columns], width)
+        chosen = np.flatnonzero(np.bincount(tile, minlength=self.layout.n_tiles))
+        tiles = self._tiles(block, chosen)
+        slot = np.zeros(self.layout.n_tiles, np.int64)
+        slot[chosen] = np.arange(len(chosen))
+        # Entry (i, start of tile + place inside it) of the view is row i of that place.
+        step = tiles.itemsize
+        view = as_strided(tiles, (height, tiles.size - (height - 1) * width), (width * step, step), writeable=False)
+        gather_values(
+            view, rows - self._blocks.first_row[block], slot[tile] * (height * width) + inside, 0, len(rows), out
+        )
+
+    def _tiles(self, block: int, chosen: Indices) -> Array:
+        key = (block, chosen.tobytes())
+        with self._lock:
+            if self._recent is not None and self._recent[0] == key:
+                return self._recent[1]
+        record, number = int(self._blocks.record[block]), int(self._blocks.number[block])
+        self._verify_record(record)
+        try:
+            tiles = read_tiles(shard_path(self.path, record, number), self.layout, chosen)
+        except DamagedShardError as error:
+            raise DataError(
+                f"block {number} of {self.record_name(record)} is damaged: {error}; restore it or pack again"
+            ) from error
+        with self._lock:
+            self._recent = (key, tiles)
+        return tiles
+
+    def _places_of(self, record: int) -> Indices:
+        """Return where each feature lies among the columns of a record."""
+        number = record % N_PERMUTATIONS
+        if number not in self._places:
+            places = np.empty_like(self._orders[number])
+            places[self._orders[number]] = np.arange(len(places), dtype=places.dtype)
+            self._places[number] = places
+        return self._places[number]
+
+    def _verify_record(self, record: int) -> None:
+        """Refuse a record whose metadata is not what the store says, the first time it is read."""
+        if record not in self._verified:
+            expected = record_document(self.layout, len(self._records[record]), self.statistics[record])
+            self._verify(record_path(self.path, record) / "zarr.json", encoded(expected))
+            self._verified.add(record)
+
+    def _read_permutations(self) -> list[Indices]:
+        folder, n_features = self.path / "permutations", self.layout.n_features
+        self._verify(folder / "zarr.json", encoded(permutations_document(n_features)))
+        orders = []
+        for number in range(N_PERMUTATIONS):
+            raw = read_metadata(folder / "c" / str(number) / "0")
+            content = raw[:-CHECKSUM_BYTES]
+            if len(content) != 4 * n_features or sealed(content) != raw:
+                raise DataError(f"permutation {number} of {self.path} is damaged: restore it or pack again")
+            orders.append(np.frombuffer(content, "<i4"))
+        return orders
+
+    def _verify(self, path: Path, expected: bytes) -> None:
+        if read_metadata(path) != expected:
+            raise DataError(f"{path} was changed since the store was packed: restore it or pack again")
+
+
+class _Blocks:
+    """All blocks of all records: record, number inside it, first row."""
+
+    def __init__(self, lengths: Sequence[int], height: int) -> None:
+        counts = [-(-length // height) for length in lengths]
+        starts = np.cumsum([0, *lengths])[:-1]
+        self.record = np.repeat(np.arange(len(lengths)), counts)
+        self.number = np.concatenate([np.arange(count) for count in counts])
+        self.first_row = starts[self.record] + self.number * height
+
+    def owners(self, rows: Indices) -> Indices:
+        return np.searchsorted(self.first_row, rows, side="right") - 1
+
+
+def open_packed(path: Path, inside: str | None = None) -> MatrixSource:
+    """Return the rows of a packed store."""
+    refuse_inside(path, inside)
+    return PackedSource(path)
+
+
+def _is_packed(path: Path) -> bool:
+    try:
+        return "terafactor" in json.loads((path / "zarr.json").read_bytes())["attributes"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+FORMAT = Format(
+    name="packed",
+    understands="packed stores, written by terafactor pack",
+    is_path=_is_packed,
+    open_path=open_packed,
+)

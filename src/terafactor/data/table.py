@@ -1,0 +1,109 @@
+"""Tables of numbers: Parquet and Arrow files, data frames."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from terafactor._typing import Array
+from terafactor.data.array import ArraySource
+from terafactor.data.boxes import BoxSource
+from terafactor.data.formats import Format, check_matrix, ends_with, is_a, reading_dtype, refuse_inside, require
+from terafactor.data.source import MatrixSource
+from terafactor.errors import DataError
+
+ROWS_TOGETHER = 1024
+"""Rows of a table read together: a file of columns gives up single rows at a high price."""
+
+NUMBERS = {
+    "Boolean": "bool",
+    **{name: name.lower() for name in ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")},
+    **{name: name.lower() for name in ("Float16", "Float32", "Float64")},
+}
+"""Types of columns that are numbers, and what NumPy calls them."""
+
+ARROW_SUFFIXES = (".arrow", ".feather", ".ipc")
+
+
+class TableSource(BoxSource):
+    """A Parquet or Arrow file, each column a feature; only the columns asked for are read.
+
+    Parameters
+    ----------
+    path : Path
+    columns : sequence of str, optional
+        Which columns, in this order; by default all of them.
+    """
+
+    def __init__(self, path: Path, columns: Sequence[str] | None = None) -> None:
+        polars = require("polars", extra="tables", purpose=f"reading {path}")
+        self.name = str(path)
+        try:
+            self._table = (polars.scan_ipc if path.name.endswith(ARROW_SUFFIXES) else polars.scan_parquet)(path)
+            schema = self._table.collect_schema()
+            n_rows = self._table.select(polars.len()).collect().item()
+        except (polars.exceptions.PolarsError, OSError) as error:
+            raise DataError(f"{path} cannot be read as a table: {error}") from error
+        self.columns = _check_columns(schema, columns, self.name)
+        self.shape = check_matrix((n_rows, len(self.columns)), self.name)
+        self.dtype = _common_dtype([schema[column] for column in self.columns], self.name)
+        self.chunk = (ROWS_TOGETHER, 1)
+
+    def box(self, rows: slice, columns: slice) -> Array:
+        part = self._table.slice(rows.start, rows.stop - rows.start).select(self.columns[columns])
+        return np.asarray(part.collect().to_numpy(), self.dtype)
+
+
+def open_table(path: Path, inside: str | None = None, *, columns: Sequence[str] | None = None) -> MatrixSource:
+    """Return the columns of a Parquet or Arrow file as features."""
+    refuse_inside(path, inside)
+    return TableSource(path, columns)
+
+
+def open_frame(frame: Any, *, columns: Sequence[str] | None = None) -> MatrixSource:
+    """Return the columns of a data frame or table in memory as features; missing entries are refused."""
+    polars = require("polars", extra="tables", purpose=f"reading a {type(frame).__name__}")
+    name = f"the {type(frame).__name__}"
+    if is_a(frame, "pyarrow", "Table"):
+        frame = polars.from_arrow(frame)
+    frame = frame.lazy().collect() if is_a(frame, "polars", "DataFrame", "LazyFrame") else polars.from_pandas(frame)
+    chosen = _check_columns(frame.schema, columns, name)
+    dtype = _common_dtype([frame.schema[column] for column in chosen], name)
+    return ArraySource(np.ascontiguousarray(frame.select(chosen).to_numpy(), dtype), name)
+
+
+def _check_columns(schema: Any, columns: Sequence[str] | None, name: str) -> list[str]:
+    chosen = list(schema) if columns is None else list(columns)
+    missing = [column for column in chosen if column not in schema]
+    if missing:
+        raise DataError(f"{name} has no column {missing[0]!r}; it has {', '.join(list(schema)[:20])}")
+    words = [column for column in chosen if str(schema[column]) not in NUMBERS]
+    if words:
+        raise DataError(
+            f"column {words[0]!r} of {name} holds {schema[words[0]]}, which is no number: "
+            "choose others, as in open_source(table, columns=[...])"
+        )
+    return chosen
+
+
+def _common_dtype(types: Sequence[Any], name: str) -> np.dtype[np.floating]:
+    """Return float32 when all columns fit it exactly."""
+    read_as = [reading_dtype(NUMBERS[str(kind)], name) for kind in set(types)]
+    return max(read_as, key=lambda dtype: dtype.itemsize)
+
+
+FORMAT = Format(
+    name="table",
+    understands=".parquet, .arrow, .feather files of numbers, data frames of polars, pandas and Arrow tables",
+    is_path=ends_with(".parquet", ".pq", *ARROW_SUFFIXES),
+    open_path=open_table,
+    is_object=lambda thing: (
+        is_a(thing, "polars", "DataFrame", "LazyFrame")
+        or is_a(thing, "pyarrow", "Table")
+        or is_a(thing, "pandas", "DataFrame")
+    ),
+    open_object=open_frame,
+)

@@ -1,0 +1,46 @@
+"""``terafactor pack``."""
+
+import numpy as np
+import pytest
+
+from terafactor import open_source
+from terafactor.cli import main
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    """Run the command in an empty folder; return what it leaves with."""
+    monkeypatch.chdir(tmp_path)
+
+    def run_command(*arguments):
+        monkeypatch.setattr("sys.argv", ["terafactor", "pack", *arguments])
+        with pytest.raises(SystemExit) as left:
+            main()
+        return left.value.code
+
+    return run_command
+
+
+def test_it_packs_many_files(run, capsys):
+    X = np.random.default_rng(0).standard_normal((50, 30))
+    for number, part in enumerate(np.split(X, 5)):
+        np.save(f"part{number}.npy", part)
+    assert run("part*.npy", "--out", "store", "--block-rows", "5", "--dtype", "float32") == 0
+    assert "packed 50 rows of 30 features into store" in capsys.readouterr().err
+    source = open_source("store")
+    assert source.dtype == np.float32
+    np.testing.assert_array_equal(source.read(np.arange(50)), X.astype(np.float32))
+
+
+def test_it_leaves_with_what_went_wrong(run, capsys):
+    assert run("missing.npy", "--out", "store") == 3
+    assert "missing.npy does not exist" in capsys.readouterr().err
+    np.save("bad.npy", np.full((3, 4), np.nan))
+    assert run("bad.npy", "--out", "store") == 3
+    assert "bad.npy contains NaN at row 0, feature 0" in capsys.readouterr().err
+    np.save("good.npy", np.ones((3, 4)))
+    assert run("good.npy", "--out", "other", "--dtype", "int8") == 2
+    assert "dtype must be float32 or float64, got 'int8'" in capsys.readouterr().err
+    assert run("good.npy", "--out", "other") == 0
+    assert run("good.npy", "--out", "other") == 3
+    assert "other exists" in capsys.readouterr().err

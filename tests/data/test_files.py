@@ -1,0 +1,307 @@
+"""Matrices in files: every format reads as the matrix that was written."""
+
+import numpy as np
+import pytest
+
+from terafactor import open_source
+from terafactor.errors import DataError
+from terafactor.testing import SourceContract
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*zarr.*:UserWarning")
+
+
+def values(dtype=np.float64, n_rows=37):
+    return np.random.default_rng(0).standard_normal((n_rows, 23)).astype(dtype)
+
+
+def write_npy(folder, *arrays):
+    for number, array in enumerate(arrays):
+        np.save(folder / f"part{number}.npy", array)
+    return str(folder / "part*.npy")
+
+
+def write_hdf5(path, array, **options):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(path, "w") as file:
+        file.create_dataset("deep/values", data=array, **options)
+        file.create_dataset("names", data=np.arange(4))
+    return path
+
+
+class TestNpy(SourceContract):
+    def make(self, tmp_path):
+        return open_source(write_npy(tmp_path, values())), values()
+
+
+class TestManyNpy(SourceContract):
+    def make(self, tmp_path):
+        array = values(np.float32)
+        return open_source(write_npy(tmp_path, array[:5], array[5:6], array[6:])), array
+
+
+class TestColumnMajorNpy(SourceContract):
+    def make(self, tmp_path):
+        return open_source(write_npy(tmp_path, np.asfortranarray(values()))), values()
+
+
+class TestBigEndianNpy(SourceContract):
+    def make(self, tmp_path):
+        return open_source(write_npy(tmp_path, values().astype(">f8"))), values()
+
+
+class TestIntegerNpy(SourceContract):
+    def make(self, tmp_path):
+        array = (100 * values()).astype(np.int16)
+        return open_source(write_npy(tmp_path, array)), array.astype(np.float32)
+
+
+class TestMemmap(SourceContract):
+    def make(self, tmp_path):
+        np.save(tmp_path / "values.npy", values())
+        return open_source(np.load(tmp_path / "values.npy", mmap_mode="r")[3:]), values()[3:]
+
+
+class TestColumnMajorMemmap(SourceContract):
+    def make(self, tmp_path):
+        np.save(tmp_path / "values.npy", values())
+        return open_source(np.load(tmp_path / "values.npy", mmap_mode="r")[:, 2:]), values()[:, 2:]
+
+
+class TestRawMemmapAtAnOffset(SourceContract):
+    def make(self, tmp_path):
+        (tmp_path / "raw").write_bytes(b"x" * 5000 + values().tobytes())
+        return open_source(np.memmap(tmp_path / "raw", np.float64, "r", 5000, (37, 23))), values()
+
+
+class TestHDF5(SourceContract):
+    def make(self, tmp_path):
+        return open_source(write_hdf5(tmp_path / "file.h5", values())), values()
+
+
+class TestChunkedHDF5(SourceContract):
+    def make(self, tmp_path):
+        path = write_hdf5(tmp_path / "file.h5", values(np.float32), chunks=(5, 4), compression="gzip")
+        return open_source(f"{path}::/deep/values"), values(np.float32)
+
+
+class TestHDF5Dataset(SourceContract):
+    def make(self, tmp_path):
+        h5py = pytest.importorskip("h5py")
+        with h5py.File(write_hdf5(tmp_path / "file.h5", values()), "r") as file:
+            return open_source(file["deep/values"]), values()
+
+
+@pytest.mark.filterwarnings("ignore")
+class TestH5ad(SourceContract):
+    def make(self, tmp_path):
+        anndata = pytest.importorskip("anndata")
+        anndata.AnnData(values(np.float32)).write_h5ad(tmp_path / "cells.h5ad")
+        return open_source(tmp_path / "cells.h5ad"), values(np.float32)
+
+
+@pytest.mark.filterwarnings("ignore")
+class TestAnnData(SourceContract):
+    def make(self, tmp_path):
+        anndata = pytest.importorskip("anndata")
+        return open_source(anndata.AnnData(values(np.float32))), values(np.float32)
+
+
+class TestZarr2(SourceContract):
+    def make(self, tmp_path):
+        return open_source(write_zarr(tmp_path / "a.zarr", values(), chunks=(7, 5), zarr_format=2)), values()
+
+
+class TestZarr3(SourceContract):
+    def make(self, tmp_path):
+        return open_source(write_zarr(tmp_path / "a.zarr", values(np.float32), chunks=(7, 5))), values(np.float32)
+
+
+class TestShardedZarr(SourceContract):
+    def make(self, tmp_path):
+        return open_source(write_zarr(tmp_path / "a", values(), chunks=(2, 5), shards=(4, 10))), values()
+
+
+class TestArrayOfZarrGroup(SourceContract):
+    def make(self, tmp_path):
+        write_zarr(tmp_path / "group", values(), name="inner/values", chunks=(7, 5))
+        return open_source(f"zarr://{tmp_path}/group::inner/values"), values()
+
+
+def write_zarr(path, array, name=None, **options):
+    import zarr
+
+    zarr.create_array(path, name=name, data=array, **options)
+    return path
+
+
+class TestDask(SourceContract):
+    def make(self, tmp_path):
+        dask_array = pytest.importorskip("dask.array")
+        return open_source(dask_array.from_array(values(), chunks=(8, 6)) + 1), values() + 1
+
+
+class TestParquet(SourceContract):
+    def make(self, tmp_path):
+        frame_of(values()).write_parquet(tmp_path / "table.parquet", row_group_size=10)
+        return open_source(tmp_path / "table.parquet"), values()
+
+
+class TestArrowFile(SourceContract):
+    def make(self, tmp_path):
+        frame_of(values(np.float32)).write_ipc(tmp_path / "table.arrow")
+        return open_source(tmp_path / "table.arrow"), values(np.float32)
+
+
+class TestDataFrame(SourceContract):
+    def make(self, tmp_path):
+        return open_source(frame_of(values())), values()
+
+
+class TestArrowTable(SourceContract):
+    def make(self, tmp_path):
+        pytest.importorskip("pyarrow")
+        return open_source(frame_of(values()).to_arrow()), values()
+
+
+def frame_of(array):
+    polars = pytest.importorskip("polars")
+    return polars.DataFrame(array, schema=[f"f{number}" for number in range(array.shape[1])])
+
+
+class TestIterator(SourceContract):
+    def make(self, tmp_path):
+        return open_source((values()[start : start + 5] for start in range(0, 37, 5)), folder=tmp_path), values()
+
+
+def test_files_are_records_in_alphabetical_order(tmp_path):
+    array = values()
+    source = open_source(write_npy(tmp_path, array[:5], array[5:]))
+    assert source.records == [range(5), range(5, 37)]
+    assert source.record_name(1).endswith("part1.npy")
+
+
+def test_a_list_may_mix_formats(tmp_path):
+    np.save(tmp_path / "a.npy", values())
+    write_hdf5(tmp_path / "b.h5", values())
+    source = open_source([tmp_path / "a.npy", f"{tmp_path}/b.h5::/deep/values"])
+    np.testing.assert_array_equal(source.read(np.array([0, 37])), values()[[0, 0]])
+
+
+def test_a_temporary_file_leaves_nothing_behind(tmp_path):
+    open_source(iter([values()]), folder=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_columns_of_a_table_can_be_chosen(tmp_path):
+    frame_of(values()).write_parquet(tmp_path / "table.parquet")
+    source = open_source(tmp_path / "table.parquet", columns=["f3", "f1"])
+    np.testing.assert_array_equal(source.read(np.arange(37)), values()[:, [3, 1]])
+
+
+class Unpickled:
+    """What a file with objects must not bring to life."""
+
+    def __reduce__(self):
+        return (pytest.fail, ("the file was unpickled",))
+
+
+def test_bad_npy_files_are_refused_by_name(tmp_path):
+    np.save(tmp_path / "objects.npy", np.array([[Unpickled()]], object), allow_pickle=True)
+    np.save(tmp_path / "words.npy", np.array([["a"]]))
+    np.save(tmp_path / "flat.npy", np.ones(3))
+    np.save(tmp_path / "no rows.npy", np.ones((0, 3)))
+    np.save(tmp_path / "cut.npy", values())
+    with open(tmp_path / "cut.npy", "r+b") as file:
+        file.truncate(1000)
+    (tmp_path / "empty.npy").write_bytes(b"")
+    (tmp_path / "text.npy").write_text("1 2 3 4 5 6 7 8 9")
+    for name, message in {
+        "objects": "objects.*never unpickled",
+        "words": "holds <U1, which is not a number",
+        "flat": r"shape \(3,\)",
+        "no rows": r"shape \(0, 3\)",
+        "cut": r"claims float64 of shape \(37, 23\), 6936 bytes, but the file has 1000",
+        "empty": "no .npy file",
+        "text": "no .npy file",
+    }.items():
+        with pytest.raises(DataError, match=rf"{name}\.npy.*{message}|{message}"):
+            open_source(tmp_path / f"{name}.npy")
+
+
+def test_a_header_that_claims_a_huge_matrix_allocates_nothing(tmp_path):
+    header = {"descr": "<f8", "fortran_order": False, "shape": (2**40, 2**20)}
+    with open(tmp_path / "huge.npy", "wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+    with pytest.raises(DataError, match=r"huge.npy claims"):
+        open_source(tmp_path / "huge.npy")
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (np.ones((3, 22)), "part1.npy has 22 features, but .*part0.npy has 23"),
+        (np.ones((3, 23), np.float32), "part1.npy is read as float32, but .*part0.npy as float64"),
+    ],
+)
+def test_files_that_do_not_fit_together_are_refused(tmp_path, other, message):
+    with pytest.raises(DataError, match=message):
+        open_source(write_npy(tmp_path, values(), other))
+
+
+def test_a_file_that_shrinks_later_is_noticed(tmp_path):
+    source = open_source(write_npy(tmp_path, values()))
+    with open(tmp_path / "part0.npy", "r+b") as file:
+        file.truncate(1000)
+    with pytest.raises(DataError, match=r"part0.npy ended"):
+        source.read(np.array([30]))
+
+
+def test_datasets_that_cannot_be_meant_are_refused(tmp_path):
+    path = write_hdf5(tmp_path / "file.h5", values())
+    with pytest.raises(DataError, match="no dataset '/other'; it has /deep/values"):
+        open_source(f"{path}::/other")
+    with pytest.raises(DataError, match=r"shape \(4,\)"):
+        open_source(f"{path}::names")
+    (tmp_path / "no.h5").write_text("hello")
+    with pytest.raises(DataError, match=r"no.h5 cannot be opened as HDF5"):
+        open_source(tmp_path / "no.h5")
+    write_zarr(tmp_path / "group", values(), name="inner")
+    with pytest.raises(DataError, match="group that holds inner"):
+        open_source(tmp_path / "group")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_sparse_matrix_of_anndata_is_refused_by_name(tmp_path):
+    anndata, sparse = pytest.importorskip("anndata"), pytest.importorskip("scipy.sparse")
+    anndata.AnnData(sparse.csr_matrix(values())).write_h5ad(tmp_path / "cells.h5ad")
+    with pytest.raises(DataError, match=r"cells.h5ad::X is sparse"):
+        open_source(tmp_path / "cells.h5ad")
+
+
+def test_tables_with_words_are_refused(tmp_path):
+    polars = pytest.importorskip("polars")
+    polars.DataFrame({"a": [1.0], "b": ["x"]}).write_parquet(tmp_path / "t.parquet")
+    with pytest.raises(DataError, match=r"column 'b' of .*t.parquet holds String"):
+        open_source(tmp_path / "t.parquet")
+    with pytest.raises(DataError, match="no column 'c'; it has a, b"):
+        open_source(tmp_path / "t.parquet", columns=["c"])
+
+
+@pytest.mark.parametrize(
+    ("batches", "message"),
+    [
+        ([], "gave no rows"),
+        ([np.ones((2, 3)), np.ones((2, 4))], "batch 1 of the iterator has 4 features"),
+        ([np.ones(3)], r"batch 0 of the iterator has shape \(3,\)"),
+    ],
+)
+def test_iterators_of_anything_else_are_refused(batches, message):
+    with pytest.raises(DataError, match=message):
+        open_source(iter(batches))
+
+
+def test_dask_arrays_of_unknown_length_are_refused():
+    dask_array = pytest.importorskip("dask.array")
+    array = dask_array.from_array(values(), chunks=(8, 6))
+    with pytest.raises(DataError, match="compute_chunk_sizes"):
+        open_source(array[array[:, 0] > 0])
