@@ -67,6 +67,7 @@ class LazyAtoms:
                 origin=origin,
                 horizon=horizon,
                 rate=rate,
+                work=np.zeros((n_components, 2), np.int64),
             ),
             members=Members(np.empty(0), np.empty(0, np.int32), np.empty(0, np.int64), np.zeros(1, np.int64)),
         )
