@@ -1,4 +1,7 @@
-"""Draw the change of the surrogate in each sweep, for masked and exact projections."""
+"""Draw docs/figures/exact_projection.png: what a sweep does to the surrogate under masked and exact projection.
+
+Run as ``python docs/figures/exact_projection.py``; it takes some seconds.
+"""
 
 from __future__ import annotations
 
@@ -11,54 +14,84 @@ from matplotlib.figure import Figure
 from terafactor._threads import Executor
 from terafactor.data import ArraySource, BatchStream
 from terafactor.data.masks import Masks
-from terafactor.datasets import make_planted
+from terafactor.datasets import make_brain_like
 from terafactor.problem import ElasticNet, NormBall, Problem
-from terafactor.solver import SolverOptions, SurrogateState, step
+from terafactor.solver import SolverOptions, SurrogateState, objective, step
 
-COLOURS = {"masked": "#0072b2", "exact": "#d55e00"}
+REDUCTION, N_STEPS, N_COMPONENTS = 12, 360, 10
+BLUE, ORANGE = "#0072B2", "#D55E00"  # of the palette of Okabe and Ito
+STYLES = {"masked": (BLUE, "-"), "exact": (ORANGE, "--")}
 
 
-def changes(projection: str, n_steps: int = 300, reduction: int = 12) -> np.ndarray:
-    """Return the relative change of the surrogate in each sweep: after it, over before it, statistics the same."""
-    X, _ = make_planted(1500, 2400, 10)
-    problem = Problem(1e-3, ElasticNet(0.0), NormBall("l1"))
-    options = SolverOptions(12, batch_size=20, reduction=reduction, statistics="masked", projection=projection)
-    stream = BatchStream(ArraySource(X), 20, Masks(X.shape[1], reduction, 0), 0, whole_rows=False)
-    state = SurrogateState.start(problem.constraint.fill(X[:12]), problem, masked=True)
-    found = []
+def learn(X: np.ndarray, held_out: np.ndarray, problem: Problem, projection: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the relative change of the surrogate made by each sweep, and the objective on held-out rows."""
+    options = SolverOptions(
+        N_COMPONENTS, batch_size=20, reduction=REDUCTION, statistics="full", projection=projection, reseed_after=10**9
+    )
+    masks = Masks(X.shape[1], REDUCTION, options.seed)
+    stream = BatchStream(ArraySource(X), options.batch_size, masks, options.seed, whole_rows=True)
+    state = SurrogateState.start(problem.constraint.fill(X[:N_COMPONENTS]), problem, masked=False)
+    changes, objectives = [], []
     with Executor() as executor:
-        for number in range(n_steps):
-            before = current(state, executor)
-            step(state, stream.batch(number), problem, options, executor)
-            values = [
-                problem.surrogate_value(atoms, state.code_gram, state.data_code, 0.0, executor)
-                for atoms in (before, current(state, executor))
-            ]
-            found.append((values[1] - values[0]) / abs(values[0]))
-    return np.array(found)
+
+        def surrogate(dictionary: np.ndarray) -> float:
+            return problem.surrogate_value(dictionary, state.code_gram, state.data_code, state.mean_penalty, executor)
+
+        for batch in stream.batches(0, N_STEPS):
+            before = state.current_dictionary().copy()
+            step(state, batch, problem, options, executor)
+            after = state.current_dictionary()
+            old, new = surrogate(before), surrogate(after)  # both with the statistics that the sweep saw
+            changes.append((new - old) / abs(old))
+            objectives.append(objective(ArraySource(held_out), np.ascontiguousarray(after), problem))
+    return np.array(changes), np.array(objectives)
 
 
-def current(state: SurrogateState, executor: Executor) -> np.ndarray:
-    """Return a copy of the dictionary as it is now."""
-    atoms = state.dictionary if state.lazy is None else state.lazy.current(state.dictionary, executor)
-    return atoms.copy()
+def draw(results: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]) -> Figure:
+    """Return the figure: one column per ball, changes above, objectives below."""
+    figure = Figure(figsize=(9, 6.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(2, len(results), sharex=True, squeeze=False)
+    steps = np.arange(1, N_STEPS + 1)
+    for column, (ball, by_projection) in enumerate(results.items()):
+        above, below = axes[:, column]
+        for projection, (changes, objectives) in by_projection.items():
+            colour, line = STYLES[projection]
+            rises = int((changes > 1e-9).sum())
+            above.plot(
+                steps, changes, ".", ms=4, color=colour, alpha=0.7,
+                label=f"{projection}: rises in {rises} of {len(changes)} sweeps",
+            )  # fmt: skip
+            below.plot(steps, objectives, line, color=colour, lw=1.6, label=projection)
+        above.axhline(0, color="0.3", lw=0.8)
+        above.set_yscale("symlog", linthresh=1e-5)
+        above.set_yticks([-1, -1e-2, -1e-4, 0, 1e-4, 1e-2])
+        above.set_title(f"{ball} ball", fontsize=11, pad=38)
+        above.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=1, fontsize=9, frameon=False, markerscale=2)
+        below.legend(loc="upper right", fontsize=9, frameon=False)
+        below.set_xlabel("step")
+        for axis in (above, below):
+            axis.spines[["top", "right"]].set_visible(False)
+            axis.grid(alpha=0.25)
+    axes[0, 0].set_ylabel("relative change of the surrogate\nin one sweep (below 0: descent)")
+    axes[1, 0].set_ylabel("objective on held-out rows")
+    figure.suptitle(f"Masked and exact projection, reduction = {REDUCTION}", fontsize=12)
+    return figure
 
 
 def main() -> None:
-    """Write the figure beside this file."""
-    figure = Figure(figsize=(8, 3.6), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    for axes, (projection, colour) in zip(figure.subplots(1, 2, sharey=True), COLOURS.items(), strict=True):
-        values = changes(projection)[24:]
-        axes.axhline(0, color="0.4", linewidth=0.8)
-        axes.plot(np.arange(25, 25 + len(values)), 100 * values, ".", markersize=3, color=colour)
-        axes.set_title(f"{projection} projection: rose in {np.sum(values > 1e-7)} of {len(values)} sweeps", fontsize=10)
-        axes.set_xlabel("step")
-        axes.set_yscale("symlog", linthresh=1e-3)
-        axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.axes[0].set_ylabel("change of the surrogate (%)")
-    figure.savefig(Path(__file__).with_suffix(".png"))
+    """Compute and save."""
+    X, _ = make_brain_like(2000, 2000)
+    X, held_out = X[:1800], X[1800:]
+    problems = {
+        "l2": Problem(2.0, ElasticNet(1.0), NormBall("l2")),
+        "l1": Problem(1e-2, ElasticNet(0.0), NormBall("l1")),
+    }
+    results = {
+        ball: {projection: learn(X, held_out, problem, projection) for projection in STYLES}
+        for ball, problem in problems.items()
+    }
+    draw(results).savefig(Path(__file__).with_suffix(".png"), dpi=130)
 
 
 if __name__ == "__main__":

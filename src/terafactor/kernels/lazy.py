@@ -41,6 +41,9 @@ from terafactor.kernels.projection import (
     simple_multiplier,
 )
 
+AHEAD = 4.0
+"""Where a scan sets the horizon, in units of the threshold since the cycle began that asked for it."""
+
 
 @jit
 def soft(value, threshold):
@@ -117,7 +120,7 @@ def find_exact(
         if level >= levels.horizon[j] and level > levels.origin[j]:
             members.used[0] = first  # members of an earlier scan of this search
             members = scan_levels(
-                levels, members, j, level, 2.0 * level, matrix, written, thresholds, scales, step
+                levels, members, j, level, AHEAD * level, matrix, written, thresholds, scales, step
             )  # fmt: skip
         count, total, squares = outside_sums(levels, members, written, j, level, scale)
         for begin in range(0, len(values), TILE):

@@ -11,7 +11,7 @@ Levels are kept in buckets of equal width between an origin and a horizon, each 
 of its members; levels beyond the horizon are only summed. A question at a given level takes the sums of everything
 above the current bucket, less the buckets in between, plus the members of the bucket that the level falls into. As
 :math:`A_j` only grows, each bucket is left behind once. Where a projection passes the horizon, the atom is scanned
-once and the horizon set to twice as far, hence a few times per cycle at most.
+once and the horizon set to several times as far, hence a few times per cycle at most.
 
 In a cycle each feature is written once (:class:`terafactor.solver.lazy.LazyAtoms` sees to it), so entries that were
 there when the cycle began may leave, when their feature is visited, and the entries put in their place stay until its
@@ -52,6 +52,9 @@ class Levels(NamedTuple):
 
     rate: Array
     """Buckets per unit of level (k,); 0 without buckets."""
+
+    work: Array
+    """Entries that scans went through, and buckets and members that questions did, since the start (k, 2), int64."""
 
 
 class Members(NamedTuple):
@@ -208,6 +211,7 @@ def scan_levels(levels, members, j, origin, horizon, matrix, written, thresholds
     thresholds, scales (steps, k): the maps of the cycle up to each step.
     """
     clear_levels(levels, j, origin, horizon)
+    levels.work[j, 0] += len(written)
     values, features = np.empty(PIECE), np.empty(PIECE, np.int32)
     for start in range(0, len(written), PIECE):
         n = min(PIECE, len(written) - start)
@@ -229,8 +233,10 @@ def sums_above(levels, members, written, j, level):
         count -= levels.near[j, passed, 0]
         total -= levels.near[j, passed, 1]
         squares -= levels.near[j, passed, 2]
+    levels.work[j, 1] += bucket - place
     node = levels.head[j, bucket]
     while node >= 0:
+        levels.work[j, 1] += 1
         member, feature = members.level[node], members.feature[node]
         if member > level and (feature < 0 or written[feature] == 0):
             count += 1.0

@@ -19,6 +19,9 @@ HORIZON = 1.5
 LARGEST_SCALE = 1e60
 """Scale above which rows are brought up to date before the end of the cycle: its square stays far from overflow."""
 
+LARGEST_SCALE_OF_BUCKETS = 16.0
+"""The same where levels are in buckets: they grow with the scale, and would crowd in the first of equal buckets."""
+
 
 @dataclass
 class LazyAtoms:
@@ -53,7 +56,7 @@ class LazyAtoms:
     def start(cls, shape: tuple[int, ...], cycle_length: int) -> LazyAtoms:
         """Return what is known before the first step: that all rows are up to date. shape: (k, p)."""
         n_components, n_features = shape
-        n_buckets = min(max(64, 4 * cycle_length), 1024)
+        n_buckets = max(64, 4 * cycle_length)  # so that one has a fraction of the levels that a step writes
         origin, horizon, rate = np.zeros((3, n_components))
         return cls(
             written=np.zeros(n_features, np.int32),
@@ -67,6 +70,7 @@ class LazyAtoms:
                 origin=origin,
                 horizon=horizon,
                 rate=rate,
+                work=np.zeros((n_components, 2), np.int64),
             ),
             members=Members(np.empty(0), np.empty(0, np.int32), np.empty(0, np.int64), np.zeros(1, np.int64)),
         )
@@ -78,7 +82,8 @@ class LazyAtoms:
 
     def prepare(self, dictionary: Array, columns: Indices, executor: Executor) -> None:
         """Make ready for a step on ``columns``: their rows will be those that the cycle began with."""
-        if self.written[columns].any() or self.scales[self.step].max() > LARGEST_SCALE:
+        largest = LARGEST_SCALE_OF_BUCKETS if self.levels.horizon.any() else LARGEST_SCALE
+        if self.written[columns].any() or self.scales[self.step].max() > largest:
             self.settle(dictionary, executor)
         if self.step == 0:
             self.members = open_levels(dictionary.T, self.levels, self.members)
