@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
+
+from terafactor.errors import DataError
 
 
 def write_durably(path: Path, content: bytes) -> None:
@@ -28,12 +32,36 @@ def make_durable(folder: Path) -> None:
     """Wait until all files and folders below ``folder`` are on the disk."""
     for parent, _, names in os.walk(folder):
         for name in names:
-            _sync(Path(parent, name))
+            with open(Path(parent, name), "r+b") as file:
+                os.fsync(file.fileno())
         _sync(Path(parent))
 
 
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Refuse to work in a folder where another process does; the lock goes with the process. Windows has none."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise DataError(f"{folder} is being written by another process: wait for it to end") from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _sync(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk, where folders can be opened for that."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # Windows
+        return
     try:
         os.fsync(descriptor)
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 
@@ -35,22 +36,35 @@ class JoinedSource(MatrixSource):
         self._parts = [
             (number, record) for number, source in enumerate(self.sources) for record in range(len(source.records))
         ]
-        self.shape = (int(self._starts[-1]), first.shape[1])
-        self.dtype = first.dtype
-        self.in_memory = all(source.in_memory for source in self.sources)
-        self.geometry = first.geometry
-
-    @property
-    def records(self) -> Sequence[range]:
-        return [
+        self._records = [
             _shifted(rows, int(start))
             for start, source in zip(self._starts[:-1], self.sources, strict=True)
             for rows in source.records
         ]
+        self.shape = (int(self._starts[-1]), first.shape[1])
+        self.dtype = first.dtype
+        self.in_memory = all(source.in_memory for source in self.sources)
+        self.holds_nan = any(source.holds_nan for source in self.sources)
+        self.geometry = first.geometry
+
+    @property
+    def records(self) -> Sequence[range]:
+        return self._records
 
     def record_name(self, record: int) -> str:
         number, inner = self._parts[record]
         return self.sources[number].record_name(inner)
+
+    def record_label(self, record: int) -> str:
+        number, inner = self._parts[record]
+        return self.sources[number].record_label(inner)
+
+    @property
+    def bytes_per_value(self) -> float:
+        return max(source.bytes_per_value for source in self.sources)
+
+    def absent_as_missing(self) -> Self:
+        return type(self)([source.absent_as_missing() for source in self.sources])
 
     def row_blocks(self, record: int) -> Sequence[range] | None:
         number, inner = self._parts[record]
