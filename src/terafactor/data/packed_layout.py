@@ -153,8 +153,7 @@ def plan_of(layout: PackedLayout, **choices: Any) -> dict[str, Any]:
 
 def store_document(plan: dict[str, Any], statistics: list[dict[str, float]]) -> dict[str, Any]:
     """Return the metadata of the whole store, with its own checksum."""
-    content = {**plan, "statistics": statistics}
-    return group_document({"terafactor": {**content, "checksum": _digest(content)}})
+    return _sealed_document({**plan, "statistics": statistics})
 
 
 def read_store_document(path: Path) -> dict[str, Any]:
@@ -172,7 +171,7 @@ def read_store_document(path: Path) -> dict[str, Any]:
         raise DataError(
             f"{path} has version {content.get('version')!r} of the packed store, this terafactor reads {VERSION}"
         )
-    if checksum != _digest(content) or encoded(document) != raw:
+    if checksum != _digest(content) or encoded(_sealed_document(content)) != raw:
         raise DataError(f"{path}/zarr.json does not match its checksum: it was changed; restore it or pack again")
     return content
 
@@ -182,6 +181,10 @@ def read_metadata(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise DataError(f"{path} is missing or cannot be read: {error.strerror}; restore it or pack again") from error
+
+
+def _sealed_document(content: dict[str, Any]) -> dict[str, Any]:
+    return group_document({"terafactor": {**content, "checksum": _digest(content)}})
 
 
 def _digest(content: dict[str, Any]) -> str:

@@ -45,9 +45,9 @@ class Batch:
     """The same for the whole rows (b, p); False in all of a row that has no value at ``columns``."""
 
     @property
-    def n_bytes(self) -> int:
-        """Bytes that were read for it."""
-        return (self.values if self.full_values is None else self.full_values).nbytes
+    def n_values(self) -> int:
+        """Values that were read for it."""
+        return (self.values if self.full_values is None else self.full_values).size
 
 
 @dataclass(frozen=True)

@@ -295,7 +295,7 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
                     del self.feature_names_in_
             elif X.shape[1] != self.n_features_in_:
                 raise DataError(f"X has {X.shape[1]} features, but the model was fitted with {self.n_features_in_}")
-            return X
+            return X.absent_as_missing() if self.missing == "absent" else X
         X = self._fill_masked(X, name)
         array = validate_data(
             self, X, reset=reset, dtype=DTYPES, accept_sparse="csr", ensure_all_finite=False, accept_large_sparse=True

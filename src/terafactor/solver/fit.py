@@ -81,7 +81,7 @@ def fit(
     if state is None:
         state = initial_state(stream, problem, options)
         n_values = len(stream.first_rows(options.n_components)) * source.shape[1]
-        elapsed = replace(elapsed, bytes_read=elapsed.bytes_read + n_values * source.dtype.itemsize)
+        elapsed = replace(elapsed, bytes_read=elapsed.bytes_read + round(n_values * source.bytes_per_value))
     last_batch = math.ceil(options.n_epochs * stream.batches_per_epoch - 1e-9)  # 0.07 of 100 is 7
     run_loop(
         DictionaryLearner(stream, problem, options, state),
@@ -121,12 +121,16 @@ class DictionaryLearner:
     def steps(self, numbers: range) -> Generator[int, None, None]:
         state, problem, options = self.state, self.problem, self.options
         cycle_length = self.stream.masks.cycle_length
-        with self._executor as executor, projecting(state, problem, options, executor):
-            for batch in self.stream.batches(numbers.start, numbers.stop):
+        with (
+            self._executor as executor,
+            projecting(state, problem, options, executor),
+            contextlib.closing(self.stream.batches(numbers.start, numbers.stop)) as batches,
+        ):
+            for batch in batches:
                 step(state, batch, problem, options, executor)
                 if batch.columns is not None and state.n_batches % cycle_length == 0:
                     state.refresh_sizes(problem)
-                yield batch.n_bytes
+                yield round(batch.n_values * self.stream.source.bytes_per_value)
 
     def has_settled(self) -> bool:
         return self._stop.is_due(self.state.n_steps) and self._stop.update(self.state, self.surrogate())

@@ -25,6 +25,7 @@ class CountingSource(MatrixSource):
         self.shape = source.shape
         self.dtype = source.dtype
         self.in_memory = source.in_memory
+        self.holds_nan = source.holds_nan
         self.geometry = source.geometry
         self.n_reads = 0
         self.n_values = 0
@@ -32,6 +33,16 @@ class CountingSource(MatrixSource):
     @property
     def records(self) -> Sequence[range]:
         return self.source.records
+
+    def record_name(self, record: int) -> str:
+        return self.source.record_name(record)
+
+    def record_label(self, record: int) -> str:
+        return self.source.record_label(record)
+
+    @property
+    def bytes_per_value(self) -> float:
+        return self.source.bytes_per_value
 
     def row_blocks(self, record: int) -> Sequence[range] | None:
         return self.source.row_blocks(record)
