@@ -151,4 +151,4 @@ def test_batches_hold_what_the_source_has(reduction, whole_rows):
         if reduction > 1 and whole_rows:
             np.testing.assert_array_equal(batch.full_values, source.read(batch.rows))
         read = 6 if whole_rows or reduction == 1 else 2
-        assert batch.n_values == len(batch.rows) * read
+        assert batch.n_bytes == len(batch.rows) * read * 8

@@ -60,6 +60,9 @@ class SparseHDF5Source(MatrixSource):
         n_rows, height = self.shape[0], min(self._height, self.shape[0])
         return None if height == 1 else [range(at, min(at + height, n_rows)) for at in range(0, n_rows, height)]
 
+    def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
+        return int((self._starts[rows + 1] - self._starts[rows]).sum()) * (self.dtype.itemsize + 4)
+
     def read(self, rows: Indices, columns: Indices | None = None) -> Array:
         check_indices(rows, self.shape[0], "rows")
         return dense_rows(self._rows(rows), np.arange(len(rows)), columns, self.absent)

@@ -59,9 +59,12 @@ class JoinedSource(MatrixSource):
         number, inner = self._parts[record]
         return self.sources[number].record_label(inner)
 
-    @property
-    def bytes_per_value(self) -> float:
-        return max(source.bytes_per_value for source in self.sources)
+    def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
+        owners = self._owners(rows)
+        return sum(
+            self.sources[number].stored_bytes(rows[owners == number] - self._starts[number], columns)
+            for number in np.unique(owners)
+        )
 
     def absent_as_missing(self) -> Self:
         return type(self)([source.absent_as_missing() for source in self.sources])
@@ -77,7 +80,7 @@ class JoinedSource(MatrixSource):
 
     def read(self, rows: Indices, columns: Indices | None = None) -> Array:
         check_indices(rows, self.shape[0], "rows")
-        owners = np.searchsorted(self._starts, rows, side="right") - 1
+        owners = self._owners(rows)
         touched = np.unique(owners)
         if len(touched) == 1:
             return self._read_from(int(touched[0]), rows, columns)
@@ -86,6 +89,9 @@ class JoinedSource(MatrixSource):
             mine = owners == number
             values[mine] = self._read_from(int(number), rows[mine], columns)
         return values
+
+    def _owners(self, rows: Indices) -> Indices:
+        return np.searchsorted(self._starts, rows, side="right") - 1
 
     def _read_from(self, number: int, rows: Indices, columns: Indices | None) -> Array:
         return self.sources[number].read(rows - self._starts[number], columns)

@@ -94,9 +94,16 @@ class PackedSource(MatrixSource):
     def record_label(self, record: int) -> str:
         return self._names[record]
 
-    @property
-    def bytes_per_value(self) -> float:
-        return np.dtype(self.layout.dtype).itemsize + (4 / self.layout.block_rows if self.layout.scaled else 0)
+    def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
+        layout, scales = self.layout, self.layout.scales
+        per_tile = layout.tile_type.itemsize + (scales.tile_type.itemsize if layout.scaled else 0)
+        per_block = layout.index_bytes + (scales.index_bytes if layout.scaled else 0)
+        total = 0
+        for block in np.unique(self._blocks.owners(rows)):
+            places = self._places_of(int(self._blocks.record[block]))
+            n_tiles = layout.n_tiles if columns is None else len(np.unique(places[columns] // layout.tile_width))
+            total += n_tiles * per_tile + per_block
+        return total
 
     def row_blocks(self, record: int) -> Sequence[range]:
         rows, height = self._records[record], self.layout.block_rows

@@ -74,9 +74,11 @@ class RawSource(MatrixSource):
     def record_name(self, record: int) -> str:
         return self.layout.name
 
-    @property
-    def bytes_per_value(self) -> float:
-        return self.layout.dtype.itemsize
+    def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
+        size, n_columns = self.layout.dtype.itemsize, self.shape[1]
+        if not self.layout.by_column or not len(rows):
+            return len(rows) * n_columns * size
+        return (n_columns if columns is None else len(columns)) * int(rows.max() - rows.min() + 1) * size
 
     def row_blocks(self, record: int) -> Sequence[range] | None:
         if not self.layout.by_column:

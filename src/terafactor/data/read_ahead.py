@@ -16,12 +16,15 @@ DEPTH = 4
 """Results that may be ready or under way before they are asked for; memory is bounded by it."""
 
 
-def read_ahead(tasks: Iterable[Callable[[], Result]]) -> Generator[Result, None, None]:
+def read_ahead(tasks: Iterable[Callable[[], Result]], *, in_memory: bool = False) -> Generator[Result, None, None]:
     """Yield the results of ``tasks`` in their order, the next ones computed by other threads meanwhile.
 
     A task that fails raises where its result would come. Once the generator is closed or collected no task begins, and
-    those under way have ended.
+    those under way have ended. in_memory: there is nothing to wait for, each task is done when its turn comes.
     """
+    if in_memory:
+        yield from (task() for task in tasks)
+        return
     pending: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(N_READERS, "terafactor-reader") as readers:
         try:

@@ -77,10 +77,9 @@ class MatrixSource(ABC):
         """Return the groups of features of one record that are cheap to read together: by default, each alone."""
         return FeatureTiles()
 
-    @property
-    def bytes_per_value(self) -> float:
-        """Bytes that a value takes where it is stored."""
-        return self.dtype.itemsize
+    def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
+        """Return how many bytes :meth:`read` takes in from where the matrix is stored."""
+        return len(rows) * (self.shape[1] if columns is None else len(columns)) * self.dtype.itemsize
 
     def absent_as_missing(self) -> Self:
         """Return the matrix with NaN for entries that are not stored, rather than zeros; sparse sources have such."""

@@ -44,10 +44,8 @@ class Batch:
     full_observed: Array | None = None
     """The same for the whole rows (b, p); False in all of a row that has no value at ``columns``."""
 
-    @property
-    def n_values(self) -> int:
-        """Values that were read for it."""
-        return (self.values if self.full_values is None else self.full_values).size
+    n_bytes: int = 0
+    """Its share of the bytes that were read."""
 
 
 @dataclass(frozen=True)
@@ -129,8 +127,7 @@ class BatchStream:
     def batches(self, start: int, stop: int) -> Generator[Batch, None, None]:
         """Read the batches from ``start`` to ``stop``, excluded; close it when not all of them are wanted."""
         tasks = self._tasks(start, stop)
-        parts = (task() for task in tasks) if self.source.in_memory or stop - start <= 1 else read_ahead(tasks)
-        with contextlib.closing(parts):
+        with contextlib.closing(read_ahead(tasks, in_memory=self.source.in_memory or stop - start <= 1)) as parts:
             for batches in parts:
                 yield from batches
 
@@ -147,15 +144,18 @@ class BatchStream:
         wanted = slice(self._part(visit, numbers[0]).start, self._part(visit, numbers[-1]).stop)
         columns = self.masks.mask(self.mask_offset + visit.first, visit.record, self.mask_offset + visit.count)
         whole = columns is None or self.whole_rows
-        values = read_finite(self.source, visit.rows[wanted], None if whole else columns, allow_nan=self.missing)
+        rows, read = visit.rows[wanted], None if whole else columns
+        values = read_finite(self.source, rows, read, allow_nan=self.missing)
+        bytes_per_row = self.source.stored_bytes(rows, read) / len(rows)
         batches = []
         for number in numbers:
             part = self._part(visit, number)
             mine = values[part.start - wanted.start : part.stop - wanted.start]
+            n_bytes = round(bytes_per_row * len(mine))
             if columns is None or not whole:
-                batch = Batch(visit.rows[part], columns, mine)
+                batch = Batch(visit.rows[part], columns, mine, n_bytes=n_bytes)
             else:
-                batch = Batch(visit.rows[part], columns, np.take(mine, columns, axis=1), mine)
+                batch = Batch(visit.rows[part], columns, np.take(mine, columns, axis=1), mine, n_bytes=n_bytes)
             batches.append(set_missing_apart(batch) if self.missing else batch)
         return batches
 

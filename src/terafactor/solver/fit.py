@@ -80,8 +80,8 @@ def fit(
     elapsed = elapsed or Elapsed()
     if state is None:
         state = initial_state(stream, problem, options)
-        n_values = len(stream.first_rows(options.n_components)) * source.shape[1]
-        elapsed = replace(elapsed, bytes_read=elapsed.bytes_read + round(n_values * source.bytes_per_value))
+        n_bytes = source.stored_bytes(stream.first_rows(options.n_components))
+        elapsed = replace(elapsed, bytes_read=elapsed.bytes_read + n_bytes)
     last_batch = math.ceil(options.n_epochs * stream.batches_per_epoch - 1e-9)  # 0.07 of 100 is 7
     run_loop(
         DictionaryLearner(stream, problem, options, state),
@@ -130,7 +130,7 @@ class DictionaryLearner:
                 step(state, batch, problem, options, executor)
                 if batch.columns is not None and state.n_batches % cycle_length == 0:
                     state.refresh_sizes(problem)
-                yield round(batch.n_values * self.stream.source.bytes_per_value)
+                yield batch.n_bytes
 
     def has_settled(self) -> bool:
         return self._stop.is_due(self.state.n_steps) and self._stop.update(self.state, self.surrogate())

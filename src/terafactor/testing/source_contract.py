@@ -40,9 +40,8 @@ class CountingSource(MatrixSource):
     def record_label(self, record: int) -> str:
         return self.source.record_label(record)
 
-    @property
-    def bytes_per_value(self) -> float:
-        return self.source.bytes_per_value
+    def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
+        return self.source.stored_bytes(rows, columns)
 
     def row_blocks(self, record: int) -> Sequence[range] | None:
         return self.source.row_blocks(record)
@@ -139,6 +138,14 @@ class SourceContract:
             assert tiles.width >= 1
             if tiles.order is not None:
                 np.testing.assert_array_equal(np.sort(tiles.order), np.arange(source.shape[1]))
+
+    def test_more_takes_more_bytes(self, made: tuple[MatrixSource, Array]) -> None:
+        source, _ = made
+        every_row, every_column = np.arange(source.shape[0]), np.arange(source.shape[1])
+        whole, part = source.stored_bytes(every_row), source.stored_bytes(every_row[:3], every_column[:2])
+        assert 0 <= part <= source.stored_bytes(every_row, every_column) == whole
+        assert whole > 0
+        assert source.stored_bytes(every_row[:0]) == 0
 
     def test_several_threads_may_read(self, made: tuple[MatrixSource, Array]) -> None:
         source, expected = made
