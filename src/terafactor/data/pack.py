@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from terafactor._durable import locked, naming, replace_durably, write_durably
 from terafactor._random import Purpose, generator
 from terafactor._threads import resolve_threads
 from terafactor._typing import Array, Indices, is_number
-from terafactor.data._durable import locked, replace_durably, write_durably
 from terafactor.data.coding import Coding, coding_of
 from terafactor.data.fingerprint import fingerprint
 from terafactor.data.moments import Totals
@@ -187,7 +187,10 @@ class _Packer:
         shutil.rmtree(unfinished, ignore_errors=True)
         coding, totals = self._coding(rows), Totals()
         for block, values in enumerate(self._blocks(rows)):
-            self._write_block(unfinished, block, values, order, coding, totals)
+            self._write_block(shard_path(unfinished, block), values, order, coding, totals)
+            if not math.isfinite(totals.most - totals.least):
+                name = self.source.record_name(self._record_of(rows.start))
+                raise DataError(f"{name} reaches beyond {self.layout.dtype}: pack it as float64")
             self.progress(len(values))
         if coding.scale is not None:
             content = io.BytesIO()
@@ -199,19 +202,15 @@ class _Packer:
         replace_durably(unfinished, final)
         return statistics
 
-    def _write_block(
-        self, record: Path, block: int, values: Array, order: Indices, coding: Coding, totals: Totals
-    ) -> None:
-        path = shard_path(record, block)
-        path.parent.mkdir(parents=True)
+    def _write_block(self, path: Path, values: Array, order: Indices, coding: Coding, totals: Totals) -> None:
         wanted = coding.standardized(values)
         stored = coding.stored(wanted)
-        with open(path, "wb") as file:
-            write_shard(file, self.layout, stored, order)
+        with naming(path):
+            path.parent.mkdir(parents=True)
+            with open(path, "wb") as file:
+                write_shard(file, self.layout, stored, order)
         as_read = coding.read(stored)
         totals.add(as_read)
-        if not math.isfinite(totals.most - totals.least):
-            raise DataError(f"{self.source.record_name(0)} reaches beyond {self.layout.dtype}: pack it as float64")
         if self.layout.scaled:
             totals.add_errors(as_read - wanted)
 

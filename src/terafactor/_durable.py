@@ -1,0 +1,89 @@
+"""Files that are either there in full or not at all, whatever stops the process or the machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from terafactor.errors import DataError, StorageError
+
+
+@contextlib.contextmanager
+def naming(path: Path, action: str = "write") -> Iterator[None]:
+    """Turn what the system says into an error that names the file: most system calls do not."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        raise StorageError(error, path, action) from error
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Write a small file: under another name first, then renamed."""
+    with naming(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.unfinished")
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _sync_folder(path.parent)
+
+
+def replace_durably(path: Path, final: Path) -> None:
+    """Give a file or folder its final name once everything in it is on the disk."""
+    make_durable(path)
+    with naming(final):
+        os.rename(path, final)
+        _sync_folder(final.parent)
+
+
+def make_durable(path: Path) -> None:
+    """Wait until a file, or all files and folders below a folder, are on the disk."""
+    if not path.is_dir():
+        _sync_file(path)
+    for parent, _, names in os.walk(path):
+        for name in names:
+            _sync_file(Path(parent, name))
+        _sync_folder(Path(parent))
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Refuse to work in a folder where another process does; the lock goes with the process. Windows has none."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise DataError(f"{folder} is being written by another process: wait for it to end") from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _sync_file(path: Path) -> None:
+    with naming(path), open(path, "r+b") as file:
+        os.fsync(file.fileno())
+
+
+def _sync_folder(path: Path) -> None:
+    """Wait until the names in a folder are on the disk, where folders can be opened for that."""
+    with naming(path):
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except PermissionError:  # Windows
+            return
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
