@@ -120,6 +120,18 @@ class BatchStream:
         visit = self._visit_of(number)
         return visit.rows[self._part(visit, number)]
 
+    @property
+    def rows_at_once(self) -> int:
+        """Rows that are read together, at the most."""
+        longest = max(map(len, self.source.records), default=0)
+        return min(max(self._visit_lengths, default=0), longest)
+
+    def n_bytes(self, number: int) -> int:
+        """Return how many bytes reading batch ``number`` takes: its share of what is read together."""
+        visit = self._visit_of(number)
+        whole = self.source.stored_bytes(visit.rows, None if self.whole_rows else self._columns(visit))
+        return round(whole * len(self.rows(number)) / len(visit.rows))
+
     def batch(self, number: int) -> Batch:
         """Read batch ``number``."""
         return next(self.batches(number, number + 1))
@@ -142,7 +154,7 @@ class BatchStream:
     def _read_visit(self, visit: _Visit, numbers: range) -> list[Batch]:
         """Read the rows of some batches of a visit together, and part them."""
         wanted = slice(self._part(visit, numbers[0]).start, self._part(visit, numbers[-1]).stop)
-        columns = self.masks.mask(self.mask_offset + visit.first, visit.record, self.mask_offset + visit.count)
+        columns = self._columns(visit)
         whole = columns is None or self.whole_rows
         rows, read = visit.rows[wanted], None if whole else columns
         values = read_finite(self.source, rows, read, allow_nan=self.missing)
@@ -158,6 +170,9 @@ class BatchStream:
                 batch = Batch(visit.rows[part], columns, np.take(mine, columns, axis=1), mine, n_bytes=n_bytes)
             batches.append(set_missing_apart(batch) if self.missing else batch)
         return batches
+
+    def _columns(self, visit: _Visit) -> Indices | None:
+        return self.masks.mask(self.mask_offset + visit.first, visit.record, self.mask_offset + visit.count)
 
     def _part(self, visit: _Visit, number: int) -> slice:
         """Return which rows of a visit are those of batch ``number``."""

@@ -67,16 +67,7 @@ def fit(
     """
     announce_compilation()
     started = time.perf_counter()
-    stream = BatchStream(
-        source,
-        options.batch_size,
-        masks_of(source, options.reduction, options.seed),
-        options.seed,
-        whole_rows=options.statistics == "full",
-        shuffle=options.shuffle,
-        mask_offset=0 if state is None else state.n_batches - first_batch,
-        missing=options.missing,
-    )
+    stream = make_stream(source, options, mask_offset=0 if state is None else state.n_batches - first_batch)
     elapsed = elapsed or Elapsed()
     if state is None:
         state = initial_state(stream, problem, options)
@@ -93,6 +84,20 @@ def fit(
         started=started,
     )
     return state
+
+
+def make_stream(source: MatrixSource, options: SolverOptions, mask_offset: int = 0) -> BatchStream:
+    """Return the batches that a fit learns from. mask_offset: number of the mask of batch 0."""
+    return BatchStream(
+        source,
+        options.batch_size,
+        masks_of(source, options.reduction, options.seed),
+        options.seed,
+        whole_rows=options.statistics == "full",
+        shuffle=options.shuffle,
+        mask_offset=mask_offset,
+        missing=options.missing,
+    )
 
 
 class DictionaryLearner:
