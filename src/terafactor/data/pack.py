@@ -212,7 +212,7 @@ class _Packer:
         as_read = coding.read(stored)
         totals.add(as_read)
         if self.layout.scaled:
-            totals.add_errors(as_read - wanted)
+            totals.add_errors(np.subtract(as_read, wanted, out=as_read))
 
     def _coding(self, rows: range) -> Coding:
         """Return the coding of the record of the source that ``rows`` are of, the same for all pieces of it."""
