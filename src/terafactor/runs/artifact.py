@@ -194,7 +194,7 @@ def _write_arrays(arrays: Mapping[str, Array], path: Path) -> dict[str, Any]:
     from safetensors.numpy import save_file
 
     by_column = {name for name, array in arrays.items() if array.flags.f_contiguous and not array.flags.c_contiguous}
-    stored = {name: np.ascontiguousarray(array.T if name in by_column else array) for name, array in arrays.items()}
+    stored = {name: np.asarray(array.T if name in by_column else array, order="C") for name, array in arrays.items()}
     with naming(path):
         try:
             save_file(stored, path)
