@@ -42,26 +42,8 @@ def run_main(monkeypatch, *words):
 
 
 def test_from_fit_to_codes(scratch, X):
-    line = [
-        "fit",
-        "X.npy",
-        "-k",
-        "3",
-        "--penalty",
-        "l2",
-        "--constraint",
-        "l1",
-        "--alpha",
-        "1e-3",
-        "--reduction",
-        "3",
-        "--epochs",
-        "2",
-        "--seed",
-        "0",
-        "--out",
-        "run",
-    ]
+    line = ["fit", "X.npy", "-k", 3, "--penalty", "l2", "--constraint", "l1", "--alpha", 1e-3, "--reduction", 3]
+    line += ["--epochs", 2, "--seed", 0, "--out", "run"]
     assert invoke(*line, "--batch-size", 10).exit_code == 0
     assert tomllib.loads((scratch / "run" / "config.toml").read_text())["parameters"]["alpha"] == 1e-3
     assert invoke("transform", "run", "X.npy", "--out", "codes.npy").exit_code == 0
