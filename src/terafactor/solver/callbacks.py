@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from terafactor._typing import Array
 from terafactor.kernels.atoms import atom_sizes
-from terafactor.solver.state import SurrogateState
+from terafactor.solver.position import Position
+
+if TYPE_CHECKING:
+    from terafactor.solver.loop import Learner
 
 
 @dataclass(frozen=True)
@@ -29,10 +32,10 @@ class Snapshot:
     """Rows seen."""
 
     batches_done: int
-    """Batches that this call of the fit has read."""
+    """Batches read, those before an interruption included."""
 
     batches_to_do: int
-    """Batches that it will read, if nothing stops it before."""
+    """Batches read at the end, if nothing stops the fit before."""
 
     seconds: float
     """Time spent reading and learning, callbacks aside."""
@@ -49,18 +52,20 @@ class Snapshot:
     stopped_by: str | None
     """None while the fit runs; at the end "n_epochs", "tol", "max_time" or "callback"."""
 
-    _state: SurrogateState
-    _surrogate: Callable[[], float]
+    _learner: Learner
 
     @property
     def components(self) -> Array:
         """The atoms at this moment (k, p), a copy."""
-        atoms = self._state.current_dictionary()
-        return atoms.copy() if atoms is self._state.dictionary else atoms
+        return self._learner.atoms().copy()
 
     def surrogate(self) -> float:
         """Compute the surrogate at this moment, one product of the dictionary with itself."""
-        return self._surrogate()
+        return self._learner.surrogate()
+
+    def position(self) -> Position:
+        """Return what another fit needs to go on from this moment. Use it before returning: it is not a copy."""
+        return self._learner.position()
 
 
 class Callback(Protocol):
@@ -116,21 +121,23 @@ class Recorder:
         self.objective = objective
         self.history: list[Evaluation] = []
         self.stopped_by: str | None = None
-        self._steps = 0
 
     def __call__(self, snapshot: Snapshot) -> None:
-        if snapshot.stopped_by is not None:
-            self.stopped_by = snapshot.stopped_by
-            if not self.history or self.history[-1].step < snapshot.step:
-                self.history.append(self._evaluate(snapshot))
-            return
-        self._steps += 1
-        early = self._steps < self.interval and self._steps & (self._steps - 1) == 0
-        if self.objective is not None and (early or self._steps % self.interval == 0 or snapshot.end_of_epoch):
+        self.stopped_by = snapshot.stopped_by
+        if snapshot.stopped_by is None:
+            due = self.objective is not None and self._is_due(snapshot)
+        else:
+            due = not self.history or self.history[-1].step < snapshot.step
+        if due:
             self.history.append(self._evaluate(snapshot))
 
+    def _is_due(self, snapshot: Snapshot) -> bool:
+        done = snapshot.batches_done
+        early = done < self.interval and done & (done - 1) == 0
+        return early or done % self.interval == 0 or snapshot.end_of_epoch
+
     def _evaluate(self, snapshot: Snapshot) -> Evaluation:
-        atoms = snapshot._state.current_dictionary()
+        atoms = snapshot._learner.atoms()
         return Evaluation(
             step=snapshot.step,
             n_samples=snapshot.n_samples,
