@@ -23,6 +23,7 @@ from terafactor.errors import DataError, DataTypeError, ParameterError
 from terafactor.problem import ElasticNet, NormBall, PowerDecay, Problem
 from terafactor.problem.constraint import resolve_constraint
 from terafactor.problem.penalty import resolve_penalty
+from terafactor.report.reporting import Reporting
 from terafactor.solver.callbacks import Callback, Recorder
 from terafactor.solver.interrupt import InterruptGuard
 from terafactor.solver.options import SolverOptions, Statistics
@@ -32,7 +33,7 @@ DTYPES = [np.float64, np.float32]
 """What is kept as it is; anything else numeric becomes float64."""
 
 
-class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class MaskedDictionaryLearning(Reporting, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     r"""Factorize a matrix that is huge in both dimensions, ``X ~ codes @ components``.
 
     Minimises over atoms in a ball the mean over rows x of
@@ -90,6 +91,8 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         The atoms.
     history_ : list of Evaluation
         How the fit went; with ``validation`` rows, the objective on them several times per epoch.
+    geometry_ : tuple of int or None
+        Shape of a row as a picture, where the source told one.
     statistics_ : str
         What "auto" chose.
     stopped_by_ : str
@@ -311,6 +314,9 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             )
         return ArraySource(array, name, allow_nan=allow_nan)
 
+    def _rows_to_show(self, X: Any) -> MatrixSource:
+        return self._source(X, reset=False)
+
     def _fill_masked(self, X: Any, name: str) -> Any:
         """Return X, with NaN for the masked entries of a NumPy masked array."""
         if not isinstance(X, np.ma.MaskedArray) or not np.ma.is_masked(X):
@@ -367,6 +373,7 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         self._state = state
         self._constraint = problem.constraint
         self.components_ = self._state.dictionary
+        self.geometry_ = source.geometry
         self.statistics_ = options.statistics
         self.n_steps_ = self._state.n_steps
         self.feature_counts_ = self._state.feature_counts

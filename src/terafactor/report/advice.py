@@ -104,7 +104,7 @@ def still_falling(story: Story) -> Notice | None:
 
 def rose(story: Story) -> Notice | None:
     """The held-out objective ended clearly above its lowest value."""
-    known = story.progress[np.isfinite(story.progress)]
+    known = story.known_progress
     if not story.held_out or len(known) < 3 or known[-1] <= known.min() + STILL_FALLING * abs(known.min()):
         return None
     rise = (known[-1] - known.min()) / abs(known.min())

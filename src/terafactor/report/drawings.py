@@ -26,7 +26,7 @@ def curve(*lines: Array, width: int = WIDTH, height: int = HEIGHT, label: str = 
         '{% if ruled %}<path class="rule" d="M0 {{ zero }}H{{ width }}"/>{% endif %}'
         '{% for path in paths %}<path class="line{{ loop.index0 }}" d="{{ path }}"/>{% endfor %}</svg>',
         paths=[_path(line, low, span, width, height) for line in lines],
-        zero=round(_y(0.0, low, span, height), 1),
+        zero=round(float(_y(0.0, low, span, height)), 1),
         ruled=ruled,
         width=width,
         height=height,

@@ -50,7 +50,8 @@ def render(stories: Sequence[Story], title: str | None = None) -> str:
     now = datetime.now(UTC)
     return fragment(
         static("page.html"),
-        title=title or ", ".join(story.title for story in stories),
+        title=title or _title(stories),
+        kinds=sorted({story.kind for story in stories}),
         state=_state(stories),
         running=any(story.running for story in stories),
         refresh=REFRESH_SECONDS,
@@ -58,7 +59,7 @@ def render(stories: Sequence[Story], title: str | None = None) -> str:
         written_seconds=int(now.timestamp()),
         version=terafactor.__version__,
         sections=_sections(stories),
-        styles="\n".join(map(static, STYLES)),
+        styles=[static(name) for name in STYLES],
         scripts=scripts,
         script_hashes=" ".join(map(_policy_hash, scripts)),
     )
@@ -72,6 +73,10 @@ def _sections(stories: Sequence[Story]) -> list[tuple[Panel, str]]:
         if shown:
             drawn.append((panel, panel.draw(shown[0]) if len(stories) == 1 else panel.compare(shown)))
     return drawn
+
+
+def _title(stories: Sequence[Story]) -> str:
+    return stories[0].title if len(stories) == 1 else f"{len(stories)} runs compared"
 
 
 def _state(stories: Sequence[Story]) -> str:

@@ -40,9 +40,10 @@ class Panel(ABC):
         """Return the section for one run, made by :func:`fragment`; plain text is escaped."""
 
     def compare(self, stories: Sequence[Story]) -> str:
-        """Return the section for several runs: by default, one below the other."""
+        """Return the section for several runs: by default, each to unfold."""
         drawn = [(story.title, self.draw(story)) for story in stories if self.applies(story)]
         return fragment(
-            "{% for title, content in drawn %}<h3>{{ title }}</h3>{{ content }}{% endfor %}",
+            "{% for title, content in drawn %}<details{% if loop.first %} open{% endif %}>"
+            "<summary>{{ title }}</summary>{{ content }}</details>{% endfor %}",
             drawn=drawn,
         )

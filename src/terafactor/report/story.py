@@ -141,6 +141,11 @@ class Story:
         values = [line.objective if self.held_out else line.surrogate for line in self.history]
         return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
 
+    @property
+    def known_progress(self) -> Array:
+        """The figures of :attr:`progress` that are known."""
+        return self.progress[np.isfinite(self.progress)]
+
     @cached_property
     def atom_order(self) -> Indices:
         """Atoms in the order to show them: the most used first where rows tell, else as they are numbered."""

@@ -16,7 +16,7 @@ from terafactor.report.story import Story
 MAX_ATOMS = 1000
 """Atoms shown; the most used ones where there are more."""
 
-MAX_NAMED_FEATURES, MAX_NAMED_ATOMS = 60, 60
+MAX_NAMED_FEATURES, MAX_NAMED_ATOMS = 50, 60
 """Size of the map of named features."""
 
 PICTURES = """

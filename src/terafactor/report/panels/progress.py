@@ -16,6 +16,11 @@ from terafactor.report.story import Story
 
 X_AXES = (Axis("time", "duration"), Axis("rows seen", "count"), Axis("bytes read", "data_size"))
 
+NO_CURVE = """
+<p class="note">The {{ name }} is known at the end only, so there is no curve. <code>fit(X, validation=rows)</code> records
+the objective on held-out rows along the way.</p>
+"""
+
 
 class ProgressPanel(Panel):
     """How the run went; several runs share the axes."""
@@ -23,18 +28,20 @@ class ProgressPanel(Panel):
     name, title = "progress", "Progress"
 
     def applies(self, story: Story) -> bool:
-        return bool(np.isfinite(story.progress).any())
+        return len(story.known_progress) > 0
 
     def draw(self, story: Story) -> str:
         return self.compare([story])
 
     def compare(self, stories: Sequence[Story]) -> str:
         shown = [story for story in stories if self.applies(story)]
+        if all(len(story.known_progress) < 2 for story in shown):
+            return fragment(NO_CURVE, name=shown[0].progress_name)
         figure = shown[0].progress_name
         main = _chart(_caption(shown), Axis(figure), shown, lambda story: story.progress, small=False)
         more = [
             _chart(
-                "Surrogate: what the steps make fall", Axis("surrogate"), shown, partial(_column, name="surrogate")
+                "Surrogate: what the steps minimise, on the rows so far", Axis("surrogate"), shown, partial(_column, name="surrogate")
             )
             if shown[0].held_out
             else "",
@@ -70,7 +77,7 @@ def _caption(stories: Sequence[Story]) -> str:
     story = stories[0]
     if len(stories) > 1:
         return fragment("{{ name | capitalize }} of {{ n }} runs; lower is better", name=story.progress_name, n=len(stories))
-    known = story.progress[np.isfinite(story.progress)]
+    known = story.known_progress
     return fragment(
         "{{ name | capitalize }}: from {{ first | number }} to {{ last | number }}, lowest {{ lowest | number }}",
         name=story.progress_name,

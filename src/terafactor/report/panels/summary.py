@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from terafactor.report.markup import fragment
 from terafactor.report.panel import Panel
 from terafactor.report.story import Story
@@ -25,7 +23,7 @@ TABLE = """
 <tbody>
 {% for story in stories %}
   <tr><th><span class="key series{{ loop.index0 }}"></span>{{ story.title }}</th>
-  <td>{{ (story.progress[-1] if story.history else none) | number }}</td>
+  <td>{{ newest(story) | number }}</td>
   <td>{{ lowest(story) | number }}</td>
   {% if story.last %}
   <td>{{ story.last.seconds | duration }}</td><td>{{ story.last.n_samples | count }}</td>
@@ -47,7 +45,7 @@ class SummaryPanel(Panel):
 
     def compare(self, stories: Sequence[Story]) -> str:
         figure = stories[0].progress_name
-        return fragment(TABLE, stories=stories, differing=differing(stories), lowest=lowest, figure=figure)
+        return fragment(TABLE, stories=stories, differing=differing(stories), lowest=lowest, newest=newest, figure=figure)
 
 
 def differing(stories: Sequence[Story]) -> list[str]:
@@ -58,15 +56,19 @@ def differing(stories: Sequence[Story]) -> list[str]:
 
 def lowest(story: Story) -> float | None:
     """Return the lowest figure of the history."""
-    known = story.progress[np.isfinite(story.progress)]
-    return float(known.min()) if len(known) else None
+    return float(story.known_progress.min()) if len(story.known_progress) else None
+
+
+def newest(story: Story) -> float | None:
+    """Return the last figure that is known."""
+    return float(story.known_progress[-1]) if len(story.known_progress) else None
 
 
 def _progress_tiles(story: Story) -> list[tuple[str, str, str]]:
     if story.last is None:
         return []
     return [
-        (story.progress_name, fragment("{{ value | number }}", value=story.progress[-1]), _fall(story)),
+        (story.progress_name, fragment("{{ value | number }}", value=newest(story)), _fall(story)),
         ("time to learn", fragment("{{ value | duration }}", value=story.last.seconds), "evaluations aside"),
         ("rows seen", fragment("{{ value | count }}", value=story.last.n_samples), _pace(story)),
         ("read", fragment("{{ value | data_size }}", value=story.last.bytes_read), "from the source"),
@@ -80,13 +82,13 @@ def _model_tiles(story: Story) -> list[tuple[str, str, str]]:
     reduction = story.parameters.get("reduction", 1)
     share = "all at every step" if reduction == 1 else fragment("one in {{ r | number }} per step", r=reduction)
     return [
-        ("atoms", fragment("{{ n | count }}", n=n_atoms), story.kind),
+        ("atoms", fragment("{{ n | count }}", n=n_atoms), "learned"),
         ("features", fragment("{{ n | count }}", n=n_features), share),
     ]
 
 
 def _fall(story: Story) -> str:
-    known = story.progress[np.isfinite(story.progress)]
+    known = story.known_progress
     return fragment("from {{ first | number }}", first=float(known[0])) if len(known) > 1 else "lower is better"
 
 

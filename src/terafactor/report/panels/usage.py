@@ -49,7 +49,7 @@ def _sentence(story: Story) -> str:
         codes = story.sample.codes
         parts.append(
             fragment(
-                "On {{ n | count }} rows, {{ zeros | percent }} of the codes are zero: a row uses {{ used | number }} of "
+                "On {{ n | count }} rows, {{ zeros | percent }} of the codes are zero: a row uses {{ '%.1f' | format(used) }} of "
                 "{{ total | count }} atoms on average.",
                 n=len(codes),
                 zeros=float((codes == 0).mean()),

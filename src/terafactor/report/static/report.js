@@ -3,32 +3,43 @@
 (() => {
   const DASHES = [[], [8, 4], [2, 3], [12, 4, 2, 4]];
   const N_COLOURS = 7;
+  const FONT = "12px " + getComputedStyle(document.body).fontFamily;
 
   /* ---- numbers, as terafactor.report.words writes them ---- */
 
   const digits = (value, n) => String(Number(value.toPrecision(n)));
 
-  const formats = {
-    number: (v) => (Math.abs(v) >= 1e3 && Math.abs(v) < 1e7 ? Math.round(v).toLocaleString("en") : digits(v, 4)),
-    count: (v) => (Number.isInteger(v) ? v.toLocaleString("en") : digits(v, 4)),
-    percent: (v) => digits(100 * v, 3) + " %",
-    data_size: (v) => scaled(v, ["B", "kB", "MB", "GB", "TB"]),
-    duration: (v) => {
-      if (v < 1) return v === 0 ? "0 s" : digits(1000 * v, 3) + " ms";
-      if (v < 60) return digits(v, 3) + " s";
-      const minutes = Math.floor(v / 60), seconds = Math.round(v % 60);
-      if (minutes < 60) return minutes + " min" + (seconds ? " " + seconds + " s" : "");
-      return Math.floor(minutes / 60) + " h" + (minutes % 60 ? " " + (minutes % 60) + " min" : "");
-    },
-  };
-
-  /* labels of axes are short: 20k rather than 20,000 */
-  const tickFormats = { ...formats, count: (v) => scaled(v, ["", "k", "M", "G", "T"]).trim().replace(" ", "") };
-
-  function scaled(value, units) {
+  function scaled(value, units, n) {
     let unit = 0;
     while (Math.abs(value) >= 1000 && unit < units.length - 1) { value /= 1000; unit += 1; }
-    return digits(value, 3) + " " + units[unit];
+    return digits(value, n) + units[unit];
+  }
+
+  function duration(value, n) {
+    if (value === 0) return "0 s";
+    if (value < 1) return digits(1000 * value, n) + " ms";
+    if (value < 60) return digits(value, n) + " s";
+    const minutes = Math.floor(value / 60), seconds = Math.round(value % 60);
+    if (minutes < 60) return minutes + " min" + (seconds ? " " + seconds + " s" : "");
+    return Math.floor(minutes / 60) + " h" + (minutes % 60 ? " " + (minutes % 60) + " min" : "");
+  }
+
+  const formats = {
+    number: (v, n = 4) => (Math.abs(v) >= 1e3 && Math.abs(v) < 1e7 ? Math.round(v).toLocaleString("en") : digits(v, n)),
+    count: (v, n = 4) => (Number.isInteger(v) ? v.toLocaleString("en") : digits(v, n)),
+    percent: (v, n = 3) => digits(100 * v, n) + " %",
+    data_size: (v, n = 3) => scaled(v, [" B", " kB", " MB", " GB", " TB"], n),
+    duration: (v, n = 3) => duration(v, n),
+  };
+
+  /* labels of axes are short, 20k rather than 20,000, with as many digits as tell them apart */
+  const tickFormats = { ...formats, count: (v, n = 3) => scaled(v, ["", "k", "M", "G", "T"], n) };
+
+  function tickLabels(ticks, unit) {
+    const shown = ticks.filter((tick) => tick !== null);
+    let n = 3;
+    while (n < 8 && new Set(shown.map((tick) => tickFormats[unit](tick, n))).size < shown.length) n += 1;
+    return ticks.map((tick) => (tick === null ? "" : tickFormats[unit](tick, n)));
   }
 
   /* times are read in sixties */
@@ -129,7 +140,7 @@
         },
         scales: {
           x: { time: false, distr: this.logX ? 3 : 1, range: bars ? barRange : undefined },
-          y: { distr: this.logY ? 3 : 1, range: bars ? (_, low, high) => [0, high > 0 ? 1.05 * high : 1] : undefined },
+          y: { distr: this.logY ? 3 : 1, range: this.spec.y.unit === "number" && !bars ? undefined : fromZero },
         },
         series: [{}, ...this.spec.series.map((series, index) => this.series(series, index, bars))],
         axes: [this.xAxis(), this.yAxis()],
@@ -153,7 +164,7 @@
       return {
         ...axisStyle(), label: axis.label, labelSize: 22, size: 34,
         space: 70, incrs: axis.unit === "duration" && !this.logX ? DURATION_STEPS : undefined,
-        values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : tickFormats[axis.unit](tick))),
+        values: (_, ticks) => tickLabels(ticks, axis.unit),
       };
     }
 
@@ -161,13 +172,13 @@
       const unit = this.spec.y.unit;
       return {
         ...axisStyle(), size: 64,
-        values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : tickFormats[unit](tick))),
+        values: (_, ticks) => tickLabels(ticks, unit),
       };
     }
 
     drawLegend() {
       if (this.legend) this.legend.remove();
-      if (this.spec.series.length < 2) return;
+      if (this.spec.series.length < 2 || this.spec.small) return;
       this.legend = this.figure.appendChild(document.createElement("ul"));
       this.legend.className = "legend";
       this.spec.series.forEach((series, index) => {
@@ -209,8 +220,10 @@
 
   function axisStyle() {
     const grid = { stroke: colour("--grid"), width: 1 };
-    return { stroke: colour("--faint"), grid, ticks: { ...grid, size: 5 }, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif" };
+    return { stroke: colour("--faint"), grid, ticks: { ...grid, size: 5 }, font: FONT, labelFont: FONT };
   }
+
+  const fromZero = (_, low, high) => [0, high > 0 ? 1.05 * high : 1];
 
   /* bars at both ends keep their full width */
   function barRange(plot, low, high) {
