@@ -67,7 +67,9 @@ def all_codes_zero(story: Story) -> Notice | None:
     """The penalty leaves nothing."""
     if story.sample is None or story.sample.codes.any():
         return None
-    return Notice("All codes are zero: the penalty is stronger than anything in the rows.", f"Lower alpha{_now(story, 'alpha')}.")
+    return Notice(
+        "All codes are zero: the penalty is stronger than anything in the rows.", f"Lower alpha{_now(story, 'alpha')}."
+    )
 
 
 def unused_atoms(story: Story) -> Notice | None:

@@ -42,7 +42,9 @@ class Curve:
     """How high (n,); points that are not finite are left out."""
 
 
-def line_chart(caption: str, x_axes: Sequence[Axis], y_axis: Axis, curves: Sequence[Curve], *, small: bool = False) -> str:
+def line_chart(
+    caption: str, x_axes: Sequence[Axis], y_axis: Axis, curves: Sequence[Curve], *, small: bool = False
+) -> str:
     """Return a chart of curves that share their axes, with hover and zoom; buttons choose among horizontal axes.
 
     caption: what the chart says, in words; those who cannot see the picture have nothing else.
@@ -81,7 +83,9 @@ def thin(values: Array, n_buckets: int = N_BUCKETS) -> Indices:
     edges = np.unique(np.concatenate([even, growing]).astype(np.int64))
     kept = [edges[:-1], edges[1:] - 1]
     for extreme in (np.argmin, np.argmax):
-        kept.append(np.array([low + extreme(values[low:high]) for low, high in zip(edges[:-1], edges[1:], strict=True)]))
+        kept.append(
+            np.array([low + extreme(values[low:high]) for low, high in zip(edges[:-1], edges[1:], strict=True)])
+        )
     return np.unique(np.concatenate(kept))
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import terafactor
-from terafactor.data._durable import write_durably
+from terafactor._durable import write_durably
 from terafactor.errors import ParameterError
 from terafactor.report.markup import fragment, static
 from terafactor.report.panel import Panel

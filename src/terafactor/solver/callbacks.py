@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -15,6 +17,10 @@ from terafactor.solver.position import Position
 
 if TYPE_CHECKING:
     from terafactor.solver.loop import Learner
+
+
+GRACE = 0.5
+"""Seconds that evaluations may take in any case, so that short fits have a curve too."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,9 @@ class Snapshot:
 
     batches_to_do: int
     """Batches read at the end, if nothing stops the fit before."""
+
+    batches_per_epoch: int
+    """Batches in a pass over the data."""
 
     seconds: float
     """Time spent reading and learning, callbacks aside."""
@@ -111,44 +120,70 @@ class Recorder:
 
     Parameters
     ----------
-    steps_per_epoch : int
-    objective : callable taking the atoms and returning a float, or None
+    objective : callable taking a Learner and returning a float, or None
         Computes the objective on held-out rows.
+    history : list of Evaluation, optional
+        The list to add to.
+    record : callable taking an Evaluation, optional
+        Takes each evaluation; by default it is appended to ``history``.
+    share : float
+        Share of the time that evaluations may take, beside ``GRACE`` and the last one.
     """
 
-    def __init__(self, steps_per_epoch: int, objective: Callable[[Array], float] | None = None) -> None:
-        self.interval = max(1, steps_per_epoch // 10)
+    def __init__(
+        self,
+        objective: Callable[[Learner], float] | None = None,
+        *,
+        history: list[Evaluation] | None = None,
+        record: Callable[[Evaluation], None] | None = None,
+        share: float = math.inf,
+    ) -> None:
         self.objective = objective
-        self.history: list[Evaluation] = []
+        self.history: list[Evaluation] = [] if history is None else history
+        self.record = record or self.history.append
+        self.share = share
         self.stopped_by: str | None = None
+        self.seconds_spent = 0.0
+        self._started = time.monotonic()
 
     def __call__(self, snapshot: Snapshot) -> None:
         self.stopped_by = snapshot.stopped_by
-        if snapshot.stopped_by is None:
-            due = self.objective is not None and self._is_due(snapshot)
-        else:
-            due = not self.history or self.history[-1].step < snapshot.step
-        if due:
-            self.history.append(self._evaluate(snapshot))
+        wanted = self.objective is not None and self._is_due(snapshot) and self._is_affordable()
+        if wanted or snapshot.stopped_by is not None:
+            self.note(snapshot, with_objective=True)
+
+    def note(self, snapshot: Snapshot, *, with_objective: bool = False) -> None:
+        """Record this moment, unless it is the last in the history already."""
+        last = self.history[-1] if self.history else None
+        if last is not None and last.step == snapshot.step:
+            return
+        started = time.monotonic()
+        self.record(evaluate(snapshot, self.objective if with_objective else None))
+        self.seconds_spent += time.monotonic() - started
 
     def _is_due(self, snapshot: Snapshot) -> bool:
-        done = snapshot.batches_done
-        early = done < self.interval and done & (done - 1) == 0
-        return early or done % self.interval == 0 or snapshot.end_of_epoch
+        done, interval = snapshot.batches_done, max(1, snapshot.batches_per_epoch // 10)
+        early = done < interval and done & (done - 1) == 0
+        return early or done % interval == 0 or snapshot.end_of_epoch
 
-    def _evaluate(self, snapshot: Snapshot) -> Evaluation:
-        atoms = snapshot._learner.atoms()
-        return Evaluation(
-            step=snapshot.step,
-            n_samples=snapshot.n_samples,
-            seconds=snapshot.seconds,
-            bytes_read=snapshot.bytes_read,
-            surrogate=snapshot.surrogate(),
-            objective=None if self.objective is None else self.objective(atoms),
-            sparsity=sparsity(atoms),
-            memory=peak_memory(),
-            n_reseeded=snapshot.n_reseeded,
-        )
+    def _is_affordable(self) -> bool:
+        return self.seconds_spent <= GRACE + self.share * (time.monotonic() - self._started)
+
+
+def evaluate(snapshot: Snapshot, objective: Callable[[Learner], float] | None = None) -> Evaluation:
+    """Return the line of the history for one moment, with the objective where that is wanted."""
+    learner = snapshot._learner
+    return Evaluation(
+        step=snapshot.step,
+        n_samples=snapshot.n_samples,
+        seconds=snapshot.seconds,
+        bytes_read=snapshot.bytes_read,
+        surrogate=snapshot.surrogate(),
+        objective=None if objective is None else objective(learner),
+        sparsity=sparsity(learner.atoms()),
+        memory=peak_memory(),
+        n_reseeded=snapshot.n_reseeded,
+    )
 
 
 def sparsity(dictionary: Array) -> float:

@@ -91,6 +91,7 @@ def run_loop(
             n_samples=learner.n_samples,
             batches_done=batches_done,
             batches_to_do=numbers.stop,
+            batches_per_epoch=batches_per_epoch,
             seconds=paused - started - idle,
             bytes_read=bytes_read,
             n_reseeded=learner.n_reseeded,

@@ -112,6 +112,10 @@ class SurrogateState:
         """Return the dictionary (k, p) up to date: itself, or a copy while exact projections let rows wait."""
         return self.dictionary if self.lazy is None else self.lazy.current(self.dictionary, executor or Executor())
 
+    def pause(self) -> Array:
+        """Return the dictionary up to date, for use until the fit goes on from this state."""
+        return self.dictionary if self.lazy is None else self.lazy.pause(self.dictionary, Executor())
+
     def position(self) -> Position:
         """Return all of it by name; the arrays are shared, not copied."""
         numbers = {name: getattr(self, name) for name in NUMBERS}

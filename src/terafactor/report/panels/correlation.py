@@ -50,7 +50,11 @@ def coarse(matrix: Array, side: int) -> Array:
     width = -(-len(matrix) // block) * block
     padded = np.zeros((width, width), matrix.dtype)
     padded[: len(matrix), : len(matrix)] = matrix
-    blocks = padded.reshape(width // block, block, width // block, block).swapaxes(1, 2).reshape(width // block, width // block, -1)
+    blocks = (
+        padded.reshape(width // block, block, width // block, block)
+        .swapaxes(1, 2)
+        .reshape(width // block, width // block, -1)
+    )
     largest = np.abs(blocks).argmax(axis=2)
     return np.asarray(np.take_along_axis(blocks, largest[..., np.newaxis], axis=2)[..., 0])
 

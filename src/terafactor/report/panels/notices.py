@@ -28,7 +28,9 @@ class NoticesPanel(Panel):
         return bool(notices(story))
 
     def draw(self, story: Story) -> str:
-        return fragment(LIST, notices=[{"run": "", "what": notice.what, "remedy": notice.remedy} for notice in notices(story)])
+        return fragment(
+            LIST, notices=[{"run": "", "what": notice.what, "remedy": notice.remedy} for notice in notices(story)]
+        )
 
     def compare(self, stories: Sequence[Story]) -> str:
         found = [

@@ -41,7 +41,10 @@ class ProgressPanel(Panel):
         main = _chart(_caption(shown), Axis(figure), shown, lambda story: story.progress, small=False)
         more = [
             _chart(
-                "Surrogate: what the steps minimise, on the rows so far", Axis("surrogate"), shown, partial(_column, name="surrogate")
+                "Surrogate: what the steps minimise, on the rows so far",
+                Axis("surrogate"),
+                shown,
+                partial(_column, name="surrogate"),
             )
             if shown[0].held_out
             else "",
@@ -53,7 +56,9 @@ class ProgressPanel(Panel):
             ),
             _chart("Memory: largest so far", Axis("memory", "data_size"), shown, partial(_column, name="memory")),
         ]
-        return fragment('{{ main }}<div class="pair">{% for chart in more %}{{ chart }}{% endfor %}</div>', main=main, more=more)
+        return fragment(
+            '{{ main }}<div class="pair">{% for chart in more %}{{ chart }}{% endfor %}</div>', main=main, more=more
+        )
 
 
 def _chart(
@@ -76,7 +81,9 @@ def _column(story: Story, name: str) -> Array:
 def _caption(stories: Sequence[Story]) -> str:
     story = stories[0]
     if len(stories) > 1:
-        return fragment("{{ name | capitalize }} of {{ n }} runs; lower is better", name=story.progress_name, n=len(stories))
+        return fragment(
+            "{{ name | capitalize }} of {{ n }} runs; lower is better", name=story.progress_name, n=len(stories)
+        )
     known = story.known_progress
     return fragment(
         "{{ name | capitalize }}: from {{ first | number }} to {{ last | number }}, lowest {{ lowest | number }}",

@@ -43,7 +43,9 @@ class ReconstructionPanel(Panel):
 
     def draw(self, story: Story) -> str:
         sample, shape = story.sample or RowSample(np.zeros((0, 0)), np.zeros(0)), story.picture_shape
-        drawn = [(example, _overlay(example) if shape is None else _triple(example, shape)) for example in sample.examples]
+        drawn = [
+            (example, _overlay(example) if shape is None else _triple(example, shape)) for example in sample.examples
+        ]
         return fragment(
             SECTION,
             note=_note(sample),
@@ -65,7 +67,9 @@ def _note(sample: RowSample) -> str:
 
 def _distribution(sample: RowSample) -> str:
     shares = np.clip(sample.explained, 0, 1)
-    return histogram("Rows by explained share", Axis("explained share of a row", "percent"), shares, bins=np.linspace(0, 1, 41))
+    return histogram(
+        "Rows by explained share", Axis("explained share of a row", "percent"), shares, bins=np.linspace(0, 1, 41)
+    )
 
 
 def _triple(example: Example, shape: tuple[int, int, int]) -> str:
@@ -86,6 +90,10 @@ def _picture(row: np.ndarray, scale: float) -> str:
 
 def _overlay(example: Example) -> str:
     drawing = drawings.curve(
-        example.values, example.reconstruction, width=640, height=160, label=f"{example.label} row and its reconstruction"
+        example.values,
+        example.reconstruction,
+        width=640,
+        height=160,
+        label=f"{example.label} row and its reconstruction",
     )
     return fragment(OVERLAY, drawing=drawing)

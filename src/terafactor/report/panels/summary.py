@@ -45,7 +45,9 @@ class SummaryPanel(Panel):
 
     def compare(self, stories: Sequence[Story]) -> str:
         figure = stories[0].progress_name
-        return fragment(TABLE, stories=stories, differing=differing(stories), lowest=lowest, newest=newest, figure=figure)
+        return fragment(
+            TABLE, stories=stories, differing=differing(stories), lowest=lowest, newest=newest, figure=figure
+        )
 
 
 def differing(stories: Sequence[Story]) -> list[str]:

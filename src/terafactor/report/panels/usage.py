@@ -24,14 +24,18 @@ class UsagePanel(Panel):
         return story.sample is not None or _atom_zeros(story) > 0
 
     def draw(self, story: Story) -> str:
-        return fragment(SECTION, sentence=_sentence(story), charts=[] if story.sample is None else _charts(story.sample))
+        return fragment(
+            SECTION, sentence=_sentence(story), charts=[] if story.sample is None else _charts(story.sample)
+        )
 
 
 def _charts(sample: RowSample) -> list[str]:
     order = np.argsort(-sample.usage, kind="stable")
     names = [f"atom {atom}" for atom in order]
     rank = Axis("atoms, most used first", "count")
-    size = bar_chart("Mean size of its code where an atom is used", rank, Axis("mean |code|"), sample.magnitude[order], names)
+    size = bar_chart(
+        "Mean size of its code where an atom is used", rank, Axis("mean |code|"), sample.magnitude[order], names
+    )
     if (sample.codes != 0).all():
         return [size]
     n_used = (sample.codes != 0).sum(axis=1)
