@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from terafactor.report import words
+from terafactor import _words as words
 from terafactor.report.story import Story
 
 STILL_FALLING = 0.01
@@ -60,7 +60,8 @@ def ended_early(story: Story) -> Notice | None:
         "interrupt": Notice("The run was interrupted.", "The model is usable; resume the run to finish it."),
         "callback": Notice("A callback stopped the run before the last epoch."),
     }
-    return known.get(story.stopped_by or "", Notice(f"The run was stopped by {story.stopped_by}."))
+    stopped = Notice(f"The run was stopped by {story.stopped_by}.", "Resume it to finish it.")
+    return known.get(story.stopped_by or "", stopped)
 
 
 def all_codes_zero(story: Story) -> Notice | None:
@@ -99,7 +100,7 @@ def still_falling(story: Story) -> Notice | None:
     if fall < STILL_FALLING:
         return None
     return Notice(
-        f"Not converged: the {story.progress_name} still fell by {words.percent(fall)} over the last fifth of the rows.",
+        f"Not converged: the {story.progress_name} fell by {words.percent(fall)} over the last fifth of the rows.",
         f"Raise n_epochs{_now(story, 'n_epochs')}.",
     )
 

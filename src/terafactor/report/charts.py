@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -57,14 +59,19 @@ def bar_chart(
     caption: str, x_axis: Axis, y_axis: Axis, heights: Array, names: Sequence[str], *, small: bool = True
 ) -> str:
     """Return a chart with one bar per name, in this order; hovering shows the name."""
-    bars = {"label": y_axis.label, "xs": [list(range(1, len(heights) + 1))], "y": _plain(heights), "names": list(names)}
+    bars: dict[str, Any] = {
+        "label": y_axis.label,
+        "xs": [list(range(1, len(heights) + 1))],
+        "y": _plain(heights),
+        "names": list(names),
+    }
     return _figure(caption, "bars", [x_axis], y_axis, [bars], small)
 
 
 def histogram(caption: str, x_axis: Axis, values: Array, *, bins: Array | int = 30) -> str:
     """Return a chart of how many values lie in each bin."""
     counts, edges = np.histogram(values[np.isfinite(values)], bins=bins)
-    names = [f"{low:.3g} to {high:.3g}" for low, high in zip(edges[:-1], edges[1:], strict=True)]
+    names = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges)]
     bars = {"label": "rows", "xs": [_plain((edges[1:] + edges[:-1]) / 2)], "y": counts.tolist(), "names": names}
     return _figure(caption, "bars", [x_axis], Axis("rows", "count"), [bars], small=True)
 
@@ -83,13 +90,11 @@ def thin(values: Array, n_buckets: int = N_BUCKETS) -> Indices:
     edges = np.unique(np.concatenate([even, growing]).astype(np.int64))
     kept = [edges[:-1], edges[1:] - 1]
     for extreme in (np.argmin, np.argmax):
-        kept.append(
-            np.array([low + extreme(values[low:high]) for low, high in zip(edges[:-1], edges[1:], strict=True)])
-        )
+        kept.append(np.array([low + extreme(values[low:high]) for low, high in pairwise(edges)]))
     return np.unique(np.concatenate(kept))
 
 
-def _as_line(curve: Curve) -> dict[str, object]:
+def _as_line(curve: Curve) -> dict[str, Any]:
     finite = np.flatnonzero(np.isfinite(curve.y))
     kept = finite[thin(curve.y[finite])]
     # uPlot asks for ascending positions, and a clock may be set back
@@ -98,7 +103,7 @@ def _as_line(curve: Curve) -> dict[str, object]:
 
 
 def _figure(
-    caption: str, kind: str, x_axes: Sequence[Axis], y_axis: Axis, series: list[dict[str, object]], small: bool
+    caption: str, kind: str, x_axes: Sequence[Axis], y_axis: Axis, series: list[dict[str, Any]], small: bool
 ) -> str:
     content = {
         "kind": kind,

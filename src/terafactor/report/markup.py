@@ -7,15 +7,15 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from terafactor import _words
 from terafactor.data.formats import require
-from terafactor.report import words
 
 
 def fragment(template: str, **values: Any) -> str:
     """Return a piece of HTML from a Jinja template, safe to put into another.
 
-    Values are escaped unless they are fragments themselves. Filters of :mod:`terafactor.report.words` write numbers:
-    ``{{ n | count }}``, ``{{ size | data_size }}``, ``{{ seconds | duration }}``.
+    Values are escaped unless they are fragments themselves. Filters write numbers as people read them: ``count``,
+    ``number``, ``percent``, ``data_size``, ``duration``, and ``setting`` for the value of a parameter.
 
     Examples
     --------
@@ -57,5 +57,5 @@ def _environment() -> Any:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {name: getattr(words, name) for name in words.__all__}
+    environment.filters |= {name: getattr(_words, name) for name in _words.__all__}
     return environment

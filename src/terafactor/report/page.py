@@ -6,9 +6,9 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
-import terafactor
 from terafactor._durable import write_durably
 from terafactor.errors import ParameterError
 from terafactor.report.markup import fragment, static
@@ -57,7 +57,7 @@ def render(stories: Sequence[Story], title: str | None = None) -> str:
         refresh=REFRESH_SECONDS,
         written=now.strftime("%Y-%m-%d %H:%M:%S UTC"),
         written_seconds=int(now.timestamp()),
-        version=terafactor.__version__,
+        version=version("terafactor"),
         sections=_sections(stories),
         styles=[static(name) for name in STYLES],
         scripts=scripts,

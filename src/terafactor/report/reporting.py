@@ -80,7 +80,7 @@ def describe(source: MatrixSource) -> dict[str, Any]:
     if len(source.records) > 1:
         facts["records"] = f"{len(source.records):,}"
     if source.geometry is not None:
-        facts["geometry"] = " × ".join(map(str, source.geometry))
+        facts["geometry"] = " x ".join(map(str, source.geometry))
     return facts | {"in memory": "yes" if source.in_memory else "no"}
 
 

@@ -49,7 +49,7 @@ def explained_share(values: Array, reconstructions: Array) -> Array:
     known = np.isfinite(values)
     total = np.sum(values**2, axis=1, where=known, dtype=np.float64)
     rest = np.sum((values - reconstructions) ** 2, axis=1, where=known, dtype=np.float64)
-    return np.asarray(1 - np.divide(rest, total, out=np.full(len(total), np.nan), where=total > 0))
+    return np.asarray(1 - np.divide(rest, total, out=np.full(len(values), np.nan), where=total > 0))
 
 
 def examples(rows: Indices, values: Array, reconstructions: Array, explained: Array) -> list[Example]:

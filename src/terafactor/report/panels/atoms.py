@@ -7,8 +7,9 @@ import math
 
 import numpy as np
 
+from terafactor import _words as words
 from terafactor._typing import Array, Indices
-from terafactor.report import drawings, pictures, words
+from terafactor.report import drawings, pictures
 from terafactor.report.markup import fragment
 from terafactor.report.panel import Panel
 from terafactor.report.story import Story
@@ -39,7 +40,8 @@ CURVES = """
 
 MAP = """
 <p class="note">{{ note }} Rows are the features with the largest entries, columns are atoms:
-<span class="key orange"></span>positive, <span class="key blue"></span>negative, relative to the largest entry of the atom.</p>
+<span class="key orange"></span>positive, <span class="key blue"></span>negative, relative to the largest entry of the
+atom.</p>
 <div class="map" style="--lines:{{ names | length }}">
 <div class="names">{% for name in names %}<span title="{{ name }}">{{ name }}</span>{% endfor %}</div>
 <img src="{{ image }}" alt="map of the largest entries of the atoms">

@@ -18,12 +18,15 @@ SECTION = """
 <div class="beside">
 <img class="matrix" src="{{ image }}" alt="correlation between atoms">
 <div>
-<p>{{ note }} <span class="key orange"></span>alike, <span class="key blue"></span>opposite; the diagonal is left out.</p>
+<p>{{ note }} <span class="key orange"></span>alike, <span class="key blue"></span>opposite; the diagonal is left
+out.</p>
 <table class="figures"><caption>Most alike</caption><thead><tr><th>atoms</th><th>correlation</th></tr></thead><tbody>
-{% for first, second, value in pairs %}<tr><td>{{ first }} and {{ second }}</td><td>{{ "%.2f" | format(value) }}</td></tr>
+{% for first, second, value in pairs %}
+<tr><td>{{ first }} and {{ second }}</td><td>{{ "%.2f" | format(value) }}</td></tr>
 {% endfor %}
 </tbody></table>
-<p class="note">Correlation here is the cosine of the angle between two atoms. Near 1 or −1, one of the two is superfluous.</p>
+<p class="note">Correlation here is the cosine of the angle between two atoms. Near 1 or -1, one of the two is
+superfluous.</p>
 </div></div>
 """
 
@@ -45,16 +48,12 @@ class CorrelationPanel(Panel):
 def coarse(matrix: Array, side: int) -> Array:
     """Return a square matrix with at most ``side`` rows, each entry the largest in absolute value of a block."""
     block = -(-len(matrix) // side)
-    if block == 1:
+    if block <= 1:
         return matrix
-    width = -(-len(matrix) // block) * block
-    padded = np.zeros((width, width), matrix.dtype)
+    n_blocks = -(-len(matrix) // block)
+    padded = np.zeros((n_blocks * block, n_blocks * block), matrix.dtype)
     padded[: len(matrix), : len(matrix)] = matrix
-    blocks = (
-        padded.reshape(width // block, block, width // block, block)
-        .swapaxes(1, 2)
-        .reshape(width // block, width // block, -1)
-    )
+    blocks = padded.reshape(n_blocks, block, n_blocks, block).swapaxes(1, 2).reshape(n_blocks, n_blocks, -1)
     largest = np.abs(blocks).argmax(axis=2)
     return np.asarray(np.take_along_axis(blocks, largest[..., np.newaxis], axis=2)[..., 0])
 

@@ -11,8 +11,8 @@ from terafactor.report.story import Story
 
 LIST = """
 <ul class="notices">
-{% for notice in notices %}
-  <li>{% if notice.run %}<b>{{ notice.run }}:</b> {% endif %}{{ notice.what }}
+{% for run, notice in found %}
+  <li>{% if run %}<b>{{ run }}:</b> {% endif %}{{ notice.what }}
   {% if notice.remedy %}<span class="remedy">{{ notice.remedy }}</span>{% endif %}</li>
 {% endfor %}
 </ul>
@@ -28,14 +28,7 @@ class NoticesPanel(Panel):
         return bool(notices(story))
 
     def draw(self, story: Story) -> str:
-        return fragment(
-            LIST, notices=[{"run": "", "what": notice.what, "remedy": notice.remedy} for notice in notices(story)]
-        )
+        return fragment(LIST, found=[("", notice) for notice in notices(story)])
 
     def compare(self, stories: Sequence[Story]) -> str:
-        found = [
-            {"run": story.title, "what": notice.what, "remedy": notice.remedy}
-            for story in stories
-            for notice in notices(story)
-        ]
-        return fragment(LIST, notices=found)
+        return fragment(LIST, found=[(story.title, notice) for story in stories for notice in notices(story)])

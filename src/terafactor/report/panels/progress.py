@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 import numpy as np
 
 from terafactor._typing import Array
+from terafactor._words import number
 from terafactor.report.charts import Axis, Curve, line_chart
 from terafactor.report.markup import fragment
 from terafactor.report.panel import Panel
-from terafactor.report.panels.summary import lowest
 from terafactor.report.story import Story
 
 X_AXES = (Axis("time", "duration"), Axis("rows seen", "count"), Axis("bytes read", "data_size"))
 
 NO_CURVE = """
-<p class="note">The {{ name }} is known at the end only, so there is no curve. <code>fit(X, validation=rows)</code> records
-the objective on held-out rows along the way.</p>
+<p class="note">The {{ name }} is known at the end only, so there is no curve.
+<code>fit(X, validation=rows)</code> records the objective on held-out rows along the way.</p>
 """
+
+CHARTS = """
+{{ main }}<div class="pair">{% for chart in more %}{{ chart }}{% endfor %}</div>
+"""
+
+MORE = {
+    "surrogate": ("Surrogate: what the steps minimise, on the rows so far", Axis("surrogate")),
+    "sparsity": ("Sparsity of atoms: l1 norm / l2 norm, smaller is sparser", Axis("l1 / l2")),
+    "memory": ("Memory: largest so far", Axis("memory", "data_size")),
+}
+"""Other figures of the history: what to say about each, and how to write it."""
 
 
 class ProgressPanel(Panel):
@@ -34,40 +44,22 @@ class ProgressPanel(Panel):
         return self.compare([story])
 
     def compare(self, stories: Sequence[Story]) -> str:
-        shown = [story for story in stories if self.applies(story)]
-        if all(len(story.known_progress) < 2 for story in shown):
-            return fragment(NO_CURVE, name=shown[0].progress_name)
-        figure = shown[0].progress_name
-        main = _chart(_caption(shown), Axis(figure), shown, lambda story: story.progress, small=False)
-        more = [
-            _chart(
-                "Surrogate: what the steps minimise, on the rows so far",
-                Axis("surrogate"),
-                shown,
-                partial(_column, name="surrogate"),
-            )
-            if shown[0].held_out
-            else "",
-            _chart(
-                "Sparsity of atoms: l1 norm / l2 norm, smaller is sparser",
-                Axis("l1 / l2"),
-                shown,
-                partial(_column, name="sparsity"),
-            ),
-            _chart("Memory: largest so far", Axis("memory", "data_size"), shown, partial(_column, name="memory")),
-        ]
+        figure = stories[0].progress_name
+        if all(len(story.known_progress) < 2 for story in stories):
+            return fragment(NO_CURVE, name=figure)
+        curves = [Curve(story.title, _positions(story), story.progress) for story in stories]
+        more = {name: shown for name, shown in MORE.items() if name != figure}
         return fragment(
-            '{{ main }}<div class="pair">{% for chart in more %}{{ chart }}{% endfor %}</div>', main=main, more=more
+            CHARTS,
+            main=line_chart(_caption(stories), X_AXES, Axis(figure), curves),
+            more=[_small_chart(name, caption, axis, stories) for name, (caption, axis) in more.items()],
         )
 
 
-def _chart(
-    caption: str, axis: Axis, stories: Sequence[Story], values: Callable[[Story], Array], *, small: bool = True
-) -> str:
-    """Return a chart of one figure of the histories; the small ones are drawn against time only."""
-    axes = X_AXES[:1] if small else X_AXES
-    curves = [Curve(story.title, _positions(story)[: len(axes)], values(story)) for story in stories]
-    return line_chart(caption, axes, axis, curves, small=small)
+def _small_chart(name: str, caption: str, axis: Axis, stories: Sequence[Story]) -> str:
+    """Return a chart of one figure of the histories, against time only."""
+    curves = [Curve(story.title, _positions(story)[:1], _column(story, name)) for story in stories]
+    return line_chart(caption, X_AXES[:1], axis, curves, small=True)
 
 
 def _positions(story: Story) -> list[Array]:
@@ -79,16 +71,7 @@ def _column(story: Story, name: str) -> Array:
 
 
 def _caption(stories: Sequence[Story]) -> str:
-    story = stories[0]
+    name, known = stories[0].progress_name.capitalize(), stories[0].known_progress
     if len(stories) > 1:
-        return fragment(
-            "{{ name | capitalize }} of {{ n }} runs; lower is better", name=story.progress_name, n=len(stories)
-        )
-    known = story.known_progress
-    return fragment(
-        "{{ name | capitalize }}: from {{ first | number }} to {{ last | number }}, lowest {{ lowest | number }}",
-        name=story.progress_name,
-        first=float(known[0]),
-        last=float(known[-1]),
-        lowest=lowest(story),
-    )
+        return f"{name} of {len(stories)} runs; lower is better"
+    return f"{name}: from {number(known[0])} to {number(known[-1])}, lowest {number(known.min())}"

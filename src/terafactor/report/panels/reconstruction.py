@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
+from terafactor._typing import Array
 from terafactor.report import drawings, pictures
 from terafactor.report.charts import Axis, histogram
 from terafactor.report.markup import fragment
@@ -17,15 +20,20 @@ SECTION = """
 <p class="note">{{ note }}</p>
 <div class="examples {{ 'pictures' if has_pictures else 'lines' }}">
 {% for example, content in examples %}
-  <figure><figcaption><b>{{ example.label }}</b>, row {{ example.row | count }}: {{ example.explained | percent }} explained</figcaption>
-  {{ content }}</figure>
+  <figure>
+  <figcaption><b>{{ example.label }}</b>, row {{ example.row | count }}:
+  {{ example.explained | percent }} explained</figcaption>
+  {{ content }}
+  </figure>
 {% endfor %}
 </div>
 {{ distribution }}
 """
 
 TRIPLE = """
-<div class="triple">{% for name, image in images %}<div><img src="{{ image }}" alt="{{ name }}"><span>{{ name }}</span></div>{% endfor %}</div>
+<div class="triple">
+{% for name, image in images %}<div><img src="{{ image }}" alt="{{ name }}"><span>{{ name }}</span></div>{% endfor %}
+</div>
 """
 
 OVERLAY = """
@@ -43,13 +51,11 @@ class ReconstructionPanel(Panel):
 
     def draw(self, story: Story) -> str:
         sample, shape = story.sample or RowSample(np.zeros((0, 0)), np.zeros(0)), story.picture_shape
-        drawn = [
-            (example, _overlay(example) if shape is None else _triple(example, shape)) for example in sample.examples
-        ]
+        draw = _overlay if shape is None else partial(_triple, shape=shape)
         return fragment(
             SECTION,
             note=_note(sample),
-            examples=drawn,
+            examples=[(example, draw(example)) for example in sample.examples],
             has_pictures=shape is not None,
             distribution=_distribution(sample),
         )
@@ -66,10 +72,8 @@ def _note(sample: RowSample) -> str:
 
 
 def _distribution(sample: RowSample) -> str:
-    shares = np.clip(sample.explained, 0, 1)
-    return histogram(
-        "Rows by explained share", Axis("explained share of a row", "percent"), shares, bins=np.linspace(0, 1, 41)
-    )
+    shares, axis = np.clip(sample.explained, 0, 1), Axis("explained share of a row", "percent")
+    return histogram("Rows by explained share", axis, shares, bins=np.linspace(0, 1, 41))
 
 
 def _triple(example: Example, shape: tuple[int, int, int]) -> str:
@@ -84,16 +88,11 @@ def _triple(example: Example, shape: tuple[int, int, int]) -> str:
     return fragment(TRIPLE, images=images)
 
 
-def _picture(row: np.ndarray, scale: float) -> str:
+def _picture(row: Array, scale: float) -> str:
     return pictures.data_uri(pictures.sprite(pictures.grey(pictures.shrink(row, MAX_SIDE_PIXELS), scale), 1))
 
 
 def _overlay(example: Example) -> str:
-    drawing = drawings.curve(
-        example.values,
-        example.reconstruction,
-        width=640,
-        height=160,
-        label=f"{example.label} row and its reconstruction",
-    )
+    label = f"{example.label} row and its reconstruction"
+    drawing = drawings.curve(example.values, example.reconstruction, width=640, height=160, label=label)
     return fragment(OVERLAY, drawing=drawing)

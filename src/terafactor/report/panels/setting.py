@@ -32,6 +32,7 @@ class SettingPanel(Panel):
 
     def compare(self, stories: Sequence[Story]) -> str:
         return fragment(
-            "{% for title, content in drawn %}<details><summary>{{ title }}</summary>{{ content }}</details>{% endfor %}",
+            "{% for title, content in drawn %}<details><summary>{{ title }}</summary>{{ content }}</details>"
+            "{% endfor %}",
             drawn=[(story.title, self.draw(story)) for story in stories],
         )

@@ -28,7 +28,7 @@ TABLE = """
   {% if story.last %}
   <td>{{ story.last.seconds | duration }}</td><td>{{ story.last.n_samples | count }}</td>
   <td>{{ story.last.bytes_read | data_size }}</td>
-  {% else %}<td>–</td><td>–</td><td>–</td>{% endif %}
+  {% else %}<td></td><td></td><td></td>{% endif %}
   {% for name in differing %}<td>{{ story.parameters.get(name) | setting }}</td>{% endfor %}</tr>
 {% endfor %}
 </tbody></table></div>
@@ -45,9 +45,8 @@ class SummaryPanel(Panel):
 
     def compare(self, stories: Sequence[Story]) -> str:
         figure = stories[0].progress_name
-        return fragment(
-            TABLE, stories=stories, differing=differing(stories), lowest=lowest, newest=newest, figure=figure
-        )
+        how = {"differing": differing(stories), "lowest": lowest, "newest": newest}
+        return fragment(TABLE, stories=stories, figure=figure, **how)
 
 
 def differing(stories: Sequence[Story]) -> list[str]:

@@ -33,9 +33,7 @@ def _charts(sample: RowSample) -> list[str]:
     order = np.argsort(-sample.usage, kind="stable")
     names = [f"atom {atom}" for atom in order]
     rank = Axis("atoms, most used first", "count")
-    size = bar_chart(
-        "Mean size of its code where an atom is used", rank, Axis("mean |code|"), sample.magnitude[order], names
-    )
+    size = bar_chart("Mean size of codes where not zero", rank, Axis("mean |code|"), sample.magnitude[order], names)
     if (sample.codes != 0).all():
         return [size]
     n_used = (sample.codes != 0).sum(axis=1)
@@ -53,8 +51,8 @@ def _sentence(story: Story) -> str:
         codes = story.sample.codes
         parts.append(
             fragment(
-                "On {{ n | count }} rows, {{ zeros | percent }} of the codes are zero: a row uses {{ '%.1f' | format(used) }} of "
-                "{{ total | count }} atoms on average.",
+                "On {{ n | count }} rows, {{ zeros | percent }} of the codes are zero: a row uses "
+                "{{ '%.1f' | format(used) }} of {{ total | count }} atoms on average.",
                 n=len(codes),
                 zeros=float((codes == 0).mean()),
                 used=float((codes != 0).sum(axis=1).mean()),

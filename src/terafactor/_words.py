@@ -16,7 +16,7 @@ def count(value: float) -> str:
 def number(value: float | None) -> str:
     """Return a number with four digits, without an exponent where that is readable; a dash for none."""
     if value is None or math.isnan(value):
-        return "–"
+        return "-"
     return f"{value:,.0f}" if 1e3 <= abs(value) < 1e7 else f"{value:.4g}"
 
 
@@ -24,7 +24,7 @@ def percent(share: float) -> str:
     """Return a share as a percentage, with a decimal where it says something: ``12 %``, ``0.4 %``."""
     value = 100 * share
     if math.isnan(value):
-        return "–"
+        return "-"
     return f"{value:.0f} %" if value == 0 or 10 <= abs(value) <= 99 or abs(value) == 100 else f"{value:.1f} %"
 
 
