@@ -77,12 +77,16 @@ def load_model(path: Path | str) -> Any:
     >>> np.array_equal(loaded.transform(X), model.transform(X))
     True
     """
-    from terafactor import KINDS
-
     run = RunDirectory(path)
     if run.is_run and not run.model.is_dir():
         raise DataError(f"{path} has no model yet: finish it with terafactor resume, or load one of its checkpoints")
-    artifact = read_artifact(run.model if run.is_run else path)
+    return estimator_of(read_artifact(run.model if run.is_run else path), path)
+
+
+def estimator_of(artifact: Artifact, path: Path | str) -> Any:
+    """Return the estimator that an artifact read from ``path`` holds."""
+    from terafactor import KINDS
+
     if artifact.kind not in KINDS:
         raise DataError(f"{path} holds a {artifact.kind!r}, which is none of {', '.join(KINDS)}")
     module, name = KINDS[artifact.kind].split(":")

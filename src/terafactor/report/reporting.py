@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from terafactor.report.panel import Panel
 from terafactor.report.sample import sample_rows
 from terafactor.report.software import software
 from terafactor.report.story import RowSample, Story
+from terafactor.solver import Evaluation
 
 
 class Reporting:
@@ -44,6 +46,22 @@ class Reporting:
         """Return what reports of this estimator show besides the panels that every report has."""
         return ()
 
+    def present(
+        self,
+        directory: Path,
+        config: Mapping[str, Any],
+        data: Any,
+        history: Sequence[Evaluation],
+        atoms: Array | None = None,
+    ) -> None:
+        """Write ``report.html`` of a run: as it stands, at these ``atoms`` (k, p), or without them at its end."""
+        model, state = self, {}
+        if atoms is not None:
+            model, state = copy(self), {"stopped_by": None}
+            model.components_ = atoms
+        story = model._story(data, title=directory.name, history=history, **run_details(config), **state)
+        write_report(directory / "report.html", story)
+
     def _rows_to_show(self, X: Any) -> MatrixSource:
         """Return the rows of X as a source."""
         raise NotImplementedError
@@ -71,6 +89,18 @@ class Reporting:
 
     def _sample(self, source: MatrixSource) -> RowSample:
         return sample_rows(source, self.transform, self.inverse_transform)  # type: ignore[attr-defined]
+
+
+def run_details(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the configuration of a run tells its report."""
+    facts = dict(config.get("data", {}))
+    left_out = {name: facts.pop(name, None) for name in ("fingerprint", "row_bytes", "shape")}
+    if left_out["shape"]:
+        facts |= {"rows": f"{left_out['shape'][0]:,}", "features": f"{left_out['shape'][1]:,}"}
+    held_out = config.get("holdout", {})
+    if isinstance(held_out, Mapping) and held_out.get("rows"):
+        facts["rows held out"] = f"{held_out['rows']:,}"
+    return {"data": facts | ({"seed": config["seed"]} if "seed" in config else {})}
 
 
 def describe(source: MatrixSource) -> dict[str, Any]:
