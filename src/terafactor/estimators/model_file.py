@@ -80,17 +80,18 @@ def load_model(path: Path | str) -> Any:
     run = RunDirectory(path)
     if run.is_run and not run.model.is_dir():
         raise DataError(f"{path} has no model yet: finish it with terafactor resume, or load one of its checkpoints")
-    return estimator_of(read_artifact(run.model if run.is_run else path), path)
+    artifact = read_artifact(run.model if run.is_run else path)
+    return estimator_class(artifact.kind).from_artifact(artifact)
 
 
-def estimator_of(artifact: Artifact, path: Path | str) -> Any:
-    """Return the estimator that an artifact read from ``path`` holds."""
+def estimator_class(kind: Any) -> Any:
+    """Return the class that a kind of model file is of, out of a fixed table."""
     from terafactor import KINDS
 
-    if artifact.kind not in KINDS:
-        raise DataError(f"{path} holds a {artifact.kind!r}, which is none of {', '.join(KINDS)}")
-    module, name = KINDS[artifact.kind].split(":")
-    return getattr(import_module(module), name).from_artifact(artifact)
+    if kind not in KINDS:
+        raise DataError(f"the file holds a {kind!r}, which is none of {', '.join(KINDS)}")
+    module, name = KINDS[kind].split(":")
+    return getattr(import_module(module), name)
 
 
 def known_parameters(estimator: type, artifact: Artifact) -> dict[str, Any]:

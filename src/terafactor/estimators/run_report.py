@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from terafactor.errors import DataError, TerafactorError
-from terafactor.estimators.model_file import estimator_of
+from terafactor.estimators.model_file import estimator_class
 from terafactor.report import Story, write_report
 from terafactor.report.reporting import run_details
 from terafactor.runs.artifact import Artifact, read_artifact
@@ -48,7 +48,7 @@ def story_of_run(directory: Path | str) -> Story:
         details["stopped_by"] = "interrupt"
     if artifact is None:
         return Story(kind=config.get("kind", "run"), parameters=config.get("parameters", {}), **details)
-    estimator = estimator_of(artifact, run.path)
+    estimator = estimator_class(artifact.kind).from_artifact(artifact)
     rows, warnings = _rows(estimator, config)
     return estimator._story(rows, warnings=warnings, **details)  # type: ignore[no-any-return]
 

@@ -1,0 +1,25 @@
+"""``terafactor report``: the page of a run, or of several on the same axes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EXAMPLE = "Example: terafactor report run-r1/ run-r4/ run-r12/ --out comparison.html"
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Run directories.", exists=True, file_okay=False)],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="HTML file; by default report.html of the run, here for several.", dir_okay=False),
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="What the page is called.")] = None,
+) -> None:
+    """Write the report of a run anew, or draw several runs on the same axes. Opens in any browser, offline."""
+    from terafactor import report_runs
+
+    path = report_runs(*runs, path=out, title=title)
+    typer.echo(f"Wrote {path}, {path.stat().st_size / 1e6:.1f} MB")
