@@ -26,7 +26,7 @@ from terafactor.estimators.model_file import ModelFileMixin, known_parameters
 from terafactor.problem import ElasticNet, NormBall, PowerDecay, Problem
 from terafactor.problem.constraint import resolve_constraint
 from terafactor.problem.penalty import resolve_penalty
-from terafactor.report.reporting import Reporting
+from terafactor.report import Reporting
 from terafactor.runs.artifact import Artifact
 from terafactor.runs.parameters import from_plain, plain_parameters, to_plain
 from terafactor.solver.callbacks import Callback, Recorder
@@ -191,7 +191,8 @@ class MaskedDictionaryLearning(
         held_out = None if validation is None else self._source(validation, reset=False, name="validation")
         state = self._initial_state(source, problem, options)
         self._seed = options.seed
-        recorder = Recorder(None if held_out is None else self.held_out_objective(held_out))
+        objective = None if held_out is None else self.held_out_objective(held_out)
+        recorder = Recorder(objective, audience=self.callbacks)
         guard = self._learn(source, problem, options, state, [recorder])
         self.history_ = recorder.history
         self.stopped_by_ = "interrupt" if guard.requested else recorder.stopped_by
@@ -384,7 +385,7 @@ class MaskedDictionaryLearning(
         seed : int
             What ``random_state`` stands for.
         callbacks : sequence of Callback
-            Called after those of the estimator.
+            Called before those of the estimator, which thus find the history written.
         start : Position, optional
             Where an interrupted fit stood.
         elapsed : Elapsed, optional
@@ -417,7 +418,7 @@ class MaskedDictionaryLearning(
             shown = [stack.enter_context(contextlib.closing(_progress_bar()))] if self.verbose else []
             guard = stack.enter_context(InterruptGuard())
             state = solver.fit(
-                source, problem, options, state, [*self.callbacks, *callbacks, *shown, guard], **beginning
+                source, problem, options, state, [*callbacks, *self.callbacks, *shown, guard], **beginning
             )
         if state.n_steps == 0 and not guard.requested:
             raise DataError("X has no observed value: every entry is missing, so there is nothing to learn from")

@@ -15,7 +15,12 @@ from terafactor.runs.directory import RunDirectory
 from terafactor.runs.metrics import read_metrics
 
 
-def report_runs(*directories: Path | str, path: Path | str | None = None, title: str | None = None) -> Path:
+def report_runs(
+    *directories: Path | str,
+    path: Path | str | None = None,
+    title: str | None = None,
+    geometry: tuple[int, ...] | None = None,
+) -> Path:
     """Write the report of a run anew, or one page that draws several on the same axes; return its path.
 
     Parameters
@@ -26,8 +31,12 @@ def report_runs(*directories: Path | str, path: Path | str | None = None, title:
         The HTML file. By default ``report.html`` of the only run, or ``report.html`` here for several.
     title : str, optional
         What the page is called.
+    geometry : tuple of int, optional
+        Shape of a row as a picture, (height, width) or (height, width, 3), where the data does not tell.
     """
     stories = [story_of_run(directory) for directory in directories]
+    if geometry is not None:
+        stories = [story.shaped(geometry) for story in stories]
     if path is None:
         path = RunDirectory(directories[0]).report_file if len(directories) == 1 else Path("report.html")
     return write_report(path, *stories, title=title)
@@ -50,7 +59,7 @@ def story_of_run(directory: Path | str) -> Story:
         return Story(kind=config.get("kind", "run"), parameters=config.get("parameters", {}), **details)
     estimator = estimator_class(artifact.kind).from_artifact(artifact)
     rows, warnings = _rows(estimator, config)
-    return estimator._story(rows, warnings=warnings, **details)  # type: ignore[no-any-return]
+    return estimator._story(rows, warnings=warnings, **details)
 
 
 def _latest(run: RunDirectory) -> tuple[Artifact | None, bool]:

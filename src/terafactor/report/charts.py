@@ -68,12 +68,12 @@ def bar_chart(
     return _figure(caption, "bars", [x_axis], y_axis, [bars], small)
 
 
-def histogram(caption: str, x_axis: Axis, values: Array, *, bins: Array | int = 30) -> str:
-    """Return a chart of how many values lie in each bin."""
+def histogram(caption: str, x_axis: Axis, values: Array, *, bins: Array | int = 30, of: str = "rows") -> str:
+    """Return a chart of how many values, each that of one ``of`` these, lie in each bin."""
     counts, edges = np.histogram(values[np.isfinite(values)], bins=bins)
     names = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges)]
-    bars = {"label": "rows", "xs": [_plain((edges[1:] + edges[:-1]) / 2)], "y": counts.tolist(), "names": names}
-    return _figure(caption, "bars", [x_axis], Axis("rows", "count"), [bars], small=True)
+    bars = {"label": of, "xs": [_plain((edges[1:] + edges[:-1]) / 2)], "y": counts.tolist(), "names": names}
+    return _figure(caption, "bars", [x_axis], Axis(of, "count"), [bars], small=True)
 
 
 def thin(values: Array, n_buckets: int = N_BUCKETS) -> Indices:

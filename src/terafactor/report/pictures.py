@@ -22,7 +22,7 @@ MAX_PIXELS = 1_200_000
 """Pixels of one sprite; larger atoms are shown smaller."""
 
 
-def data_uri(pixels: Pixels) -> str:
+def picture(pixels: Pixels) -> str:
     """Return pixels (height, width) or (height, width, 3 or 4) as a PNG that a page can hold."""
     image: Any = require("PIL.Image", extra="report", purpose="pictures in the report")
     buffer = io.BytesIO()

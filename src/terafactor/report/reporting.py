@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -12,6 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from terafactor._typing import Array
 from terafactor.data import MatrixSource
+from terafactor.errors import MissingDependencyError
+from terafactor.report.compact import compact
 from terafactor.report.page import write_report
 from terafactor.report.panel import Panel
 from terafactor.report.sample import sample_rows
@@ -28,7 +31,14 @@ class Reporting:
 
     components_: Array
 
-    def report(self, path: str | Path, X: Any = None, *, title: str | None = None) -> Path:
+    def report(
+        self,
+        path: str | Path,
+        X: Any = None,
+        *,
+        title: str | None = None,
+        geometry: tuple[int, ...] | None = None,
+    ) -> Path:
         """Write a page about the model, which opens in any browser, offline; return its path.
 
         Parameters
@@ -39,8 +49,20 @@ class Reporting:
             Rows to show: which atoms they use, and how well they are reconstructed. A few hundred of them are read.
         title : str, optional
             By default the name of the estimator.
+        geometry : tuple of int, optional
+            Shape of a row as a picture: (height, width), or (height, width, 3) for colours. By default what the
+            source tells.
         """
-        return write_report(path, self._story(X, title=title))
+        story = self._story(X, title=title)
+        return write_report(path, story if geometry is None else story.shaped(geometry))
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        """Return what a notebook shows: the diagram of scikit-learn and, of a fitted model, a compact report."""
+        shown: dict[str, str] = super()._repr_mimebundle_(**options)  # type: ignore[misc]
+        if "text/html" in shown and hasattr(self, "components_"):
+            with contextlib.suppress(MissingDependencyError):  # the diagram needs none
+                shown["text/html"] += compact(self._story())
+        return shown
 
     def panels(self) -> Sequence[Panel]:
         """Return what reports of this estimator show besides the panels that every report has."""

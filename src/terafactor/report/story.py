@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from terafactor._typing import Array, Indices
+from terafactor.errors import ParameterError
 from terafactor.report.similarity import Similarity, similarity
 from terafactor.solver import Evaluation
 
@@ -114,6 +115,16 @@ class Story:
 
     panels: Sequence[Panel] = ()
     """What the estimator adds to the page."""
+
+    def shaped(self, geometry: tuple[int, ...]) -> Story:
+        """Return the story with atoms as pictures of this shape, refusing one that does not fit them."""
+        shaped = replace(self, geometry=tuple(geometry))
+        if self.components is not None and shaped.picture_shape is None:
+            raise ParameterError(
+                f"geometry must be (height, width) or (height, width, 3) with {self.components.shape[1]} entries, "
+                f"as many as there are features, got {geometry!r}"
+            )
+        return shaped
 
     @property
     def running(self) -> bool:

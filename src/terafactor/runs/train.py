@@ -229,6 +229,7 @@ class _Training:
 
     def run(self, callbacks: Sequence[Callback], console: Console | None) -> None:
         """Learn, and leave model, metrics and log in order."""
+        self.recorder.audience = [*getattr(self.estimator, "callbacks", ()), *callbacks]
         view = LiveView(self.recorder, self.checkpointer, self.row_bytes, console)
         with self.signals, contextlib.closing(view):
             self.estimator.learn(

@@ -70,7 +70,7 @@ def draw_pictures(story: Story, max_atoms: int = MAX_ATOMS) -> str:
     atoms = _rows(story, shown).reshape(len(shown), height, width, channels)
     atoms = pictures.shrink(atoms, pictures.MAX_PIXELS // len(shown))
     across = math.ceil(math.sqrt(len(shown)))
-    image = pictures.data_uri(pictures.sprite(pictures.grey(atoms), across))
+    image = pictures.picture(pictures.sprite(pictures.grey(atoms), across))
     return fragment(
         PICTURES,
         note=_note(story, shown),
@@ -101,7 +101,7 @@ def draw_map(story: Story) -> str:
         MAP,
         note=_note(story, shown),
         names=[names[feature] for feature in features],
-        image=pictures.data_uri(pictures.signed(relative[:, features].T, 1.0)),
+        image=pictures.picture(pictures.signed(relative[:, features].T, 1.0)),
     )
 
 

@@ -42,7 +42,7 @@ class CorrelationPanel(Panel):
     def draw(self, story: Story) -> str:
         found = story.similarity
         picture = pictures.signed(coarse(found.cosines, MAX_SIDE), 1.0)
-        return fragment(SECTION, image=pictures.data_uri(picture), note=_note(found, story), pairs=found.closest(5))
+        return fragment(SECTION, image=pictures.picture(picture), note=_note(found, story), pairs=found.closest(5))
 
 
 def coarse(matrix: Array, side: int) -> Array:

@@ -89,7 +89,7 @@ def _triple(example: Example, shape: tuple[int, int, int]) -> str:
 
 
 def _picture(row: Array, scale: float) -> str:
-    return pictures.data_uri(pictures.sprite(pictures.grey(pictures.shrink(row, MAX_SIDE_PIXELS), scale), 1))
+    return pictures.picture(pictures.sprite(pictures.grey(pictures.shrink(row, MAX_SIDE_PIXELS), scale), 1))
 
 
 def _overlay(example: Example) -> str:
