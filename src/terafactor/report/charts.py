@@ -69,7 +69,7 @@ def bar_chart(
 
 
 def histogram(caption: str, x_axis: Axis, values: Array, *, bins: Array | int = 30, of: str = "rows") -> str:
-    """Return a chart of how many values, each that of one ``of`` these, lie in each bin."""
+    """Return a chart of how many values lie in each bin; ``of`` names what they belong to."""
     counts, edges = np.histogram(values[np.isfinite(values)], bins=bins)
     names = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges)]
     bars = {"label": of, "xs": [_plain((edges[1:] + edges[:-1]) / 2)], "y": counts.tolist(), "names": names}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from terafactor.report import drawings, pictures
 from terafactor.report.advice import notices
 from terafactor.report.markup import fragment
@@ -23,7 +25,7 @@ COMPACT = """
 {{ story.progress_name }} {{ figure | number }}{% endif %}.</p>
 {% if curve %}<div class="terafactor-compact">{{ curve }}</div>{% endif %}
 {% if image %}
-<img src="{{ image }}" alt="atoms" style="image-rendering: pixelated; width: 100%; max-width: 40em">
+<img src="{{ image }}" alt="atoms" style="image-rendering: pixelated; width: 100%">
 {% endif %}
 {% for notice in notices %}<p style="margin: .3em 0">{{ notice.what }} <i>{{ notice.remedy }}</i></p>{% endfor %}
 <p style="margin: .3em 0; opacity: .7"><code>report("out.html", X)</code> writes all of it to a page.</p>
@@ -34,18 +36,27 @@ COMPACT = """
 def compact(story: Story) -> str:
     """Return a few lines of HTML about a fitted model."""
     n_atoms, n_features = (0, 0) if story.components is None else story.components.shape
-    known = story.known_progress
     content = fragment(
         COMPACT,
         story=story,
         n_atoms=n_atoms,
         n_features=n_features,
         figure=newest(story),
-        curve=drawings.curve(known, width=600, height=80, label=story.progress_name) if len(known) > 1 else "",
+        curve=_curve(story),
         image=_mosaic(story),
         notices=notices(story),
     )
     return str(content)  # a plain string: joined to a fragment, the diagram before it would be escaped
+
+
+def _curve(story: Story) -> str:
+    """Return the figure that falls against rows seen, where the history tells it more than once."""
+    known = np.isfinite(story.progress)
+    if known.sum() < 2:
+        return ""
+    rows = np.array([line.n_samples for line in story.history])[known]
+    even = np.interp(np.linspace(rows[0], rows[-1], 300), rows, story.progress[known])
+    return drawings.curve(even, width=600, height=80, label=story.progress_name)
 
 
 def _mosaic(story: Story) -> str:
