@@ -81,7 +81,7 @@ def unused_atoms(story: Story) -> Notice | None:
     if unused == 0:
         return None
     return Notice(
-        f"{unused:,} of {total:,} atoms are used by none of the {len(story.sample.codes):,} rows looked at.",
+        f"None of the {len(story.sample.codes):,} rows looked at uses {unused:,} of the {total:,} atoms.",
         f"Lower alpha{_now(story, 'alpha')} to use more atoms, or n_components to learn fewer; "
         "few rows looked at may miss rare atoms.",
     )
@@ -91,11 +91,11 @@ def still_falling(story: Story) -> Notice | None:
     """The objective had not settled."""
     if story.running or story.last is None:
         return None
-    samples = np.array([line.n_samples for line in story.history])
-    late = (samples >= 0.8 * samples[-1]) & np.isfinite(story.progress)
-    if late.sum() < 2:
+    known = np.isfinite(story.progress)
+    if known.sum() < 3:
         return None
-    first, last = story.progress[late][0], story.progress[late][-1]
+    samples = np.array([line.n_samples for line in story.history])[known]
+    first, last = np.interp([0.8 * samples[-1], samples[-1]], samples, story.known_progress)
     fall = (first - last) / max(abs(first), np.finfo(float).tiny)
     if fall < STILL_FALLING:
         return None
@@ -133,7 +133,7 @@ def unseen_features(story: Story) -> Notice | None:
     if story.running or story.n_unseen_features == 0:
         return None
     return Notice(
-        f"{story.n_unseen_features:,} features were never seen: their entries are what the atoms started from.",
+        f"Features that no step has seen: {story.n_unseen_features:,}. They are as the atoms started.",
         "Raise n_epochs, lower reduction, or drop features that have no value.",
     )
 
@@ -147,7 +147,7 @@ def alike_atoms(story: Story) -> Notice | None:
     if copies == 0:
         return None
     return Notice(
-        f"{copies:,} atoms are nearly copies of another (correlation above {ALIKE}).",
+        f"Atoms that are nearly copies of another, with a correlation above {ALIKE}: {copies:,}.",
         f"Lower n_components{_now(story, 'n_components')}: fewer atoms would do as well.",
     )
 

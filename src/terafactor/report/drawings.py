@@ -35,23 +35,20 @@ def curve(*lines: Array, width: int = WIDTH, height: int = HEIGHT, label: str = 
 
 
 def _path(line: Array, low: float, span: float, width: int, height: int) -> str:
-    x, y = _envelope(np.asarray(line, dtype=np.float64), width)
-    places = np.round(x * width, 1), np.round(_y(y, low, span, height), 1)
-    drawn, pen_up = [], True
-    for column, row in zip(*places, strict=True):
-        if np.isfinite(row):
-            drawn.append(f"{'M' if pen_up else 'L'}{column:g} {row:g}")
-        pen_up = not np.isfinite(row)
-    return "".join(drawn)
+    """Return the line as an SVG path, with a gap where it is not finite."""
+    x, y = _envelope(np.asarray(line, dtype=np.float64), width // 2)
+    points = np.char.add(np.char.mod("%.1f ", x * width), np.char.mod("%.1f", np.nan_to_num(_y(y, low, span, height))))
+    borders = np.flatnonzero(np.diff(np.isfinite(y), prepend=False, append=False)).reshape(-1, 2)
+    return "".join("M" + "L".join(points[start:stop].tolist()) for start, stop in borders)
 
 
 def _envelope(line: Array, n_columns: int) -> tuple[Array, Array]:
     """Return positions between 0 and 1 and heights: the line, or two points per column, its lowest and highest."""
     if len(line) <= 2 * n_columns:
         return np.linspace(0, 1, len(line)), line
-    parts = np.array_split(line, n_columns)
-    extremes = [(np.nan, np.nan) if np.isnan(part).all() else (np.nanmin(part), np.nanmax(part)) for part in parts]
-    return np.repeat((np.arange(n_columns) + 0.5) / n_columns, 2), np.asarray(extremes).ravel()
+    starts = np.linspace(0, len(line), n_columns, endpoint=False).astype(np.int64)
+    extremes = np.stack([np.fmin.reduceat(line, starts), np.fmax.reduceat(line, starts)], axis=1)  # NaN where all are
+    return np.repeat((np.arange(n_columns) + 0.5) / n_columns, 2), extremes.ravel()
 
 
 def _y(values: Array | float, low: float, span: float, height: int) -> Array:

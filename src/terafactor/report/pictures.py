@@ -68,10 +68,14 @@ def sprite(pictures: Pixels, across: int) -> Pixels:
 
 def shrink(pictures: Array, max_pixels: int) -> Array:
     """Return pictures (n, height, width, channels) with at most this many pixels each, by means over squares."""
-    factor = math.ceil(math.sqrt(math.prod(pictures.shape[1:3]) / max(1, max_pixels)))
+    n_lines, n_columns = pictures.shape[1:3]
+    factor = math.ceil(math.sqrt(n_lines * n_columns / max_pixels))
     if factor <= 1:
         return pictures
-    height, width = (max(1, size // factor) for size in pictures.shape[1:3])
-    across, down = min(factor, pictures.shape[2]), min(factor, pictures.shape[1])
+    across = min(factor, n_columns)
+    down = max(min(factor, n_lines), math.ceil(n_lines * (n_columns // across) / max_pixels))  # where it is long
+    down = min(down, n_lines)
+    across = min(max(across, math.ceil(n_lines // down * n_columns / max_pixels)), n_columns)
+    height, width = n_lines // down, n_columns // across
     cut = pictures[:, : height * down, : width * across]
-    return np.asarray(cut.reshape(len(cut), height, down, width, across, -1).mean(axis=(2, 4)))
+    return np.asarray(cut.reshape(-1, height, down, width, across, cut.shape[3]).mean(axis=(2, 4)))
