@@ -31,10 +31,13 @@ class Tracker(ABC):
         if snapshot.step != self._last_step and time.monotonic() - self._sent >= self.interval:
             self.evaluated(evaluate(snapshot))
         if snapshot.stopped_by is not None:
+            self._last_step = -1
             self.close()
 
     def evaluated(self, evaluation: Evaluation) -> None:
-        """Send one line of the history."""
+        """Send one line of the history, unless the same moment was sent and this adds nothing."""
+        if evaluation.step == self._last_step and evaluation.objective is None:
+            return
         self._sent, self._last_step = time.monotonic(), evaluation.step
         self.send(figures(evaluation), evaluation.step)
 

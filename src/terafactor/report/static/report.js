@@ -123,6 +123,11 @@
       return { width, height: this.spec.small ? 190 : Math.max(260, Math.min(400, width * 0.45)) };
     }
 
+    isZoomed() {
+      const { min, max } = this.plot.scales.x, x = this.plot.data[0];
+      return min > x[0] || max < x[x.length - 1];
+    }
+
     resize() {
       if (this.plot && this.plot.width !== this.size().width) this.plot.setSize(this.size());
     }
@@ -258,7 +263,8 @@
     pause.addEventListener("click", () => { paused = !paused; store.set("#paused", String(paused)); show(); });
     setInterval(show, 1000);
     setInterval(() => {
-      const busy = document.hidden || document.querySelector(".tooltip:not([hidden])");
+      const looking = document.querySelector(".tooltip:not([hidden])") || charts.some((chart) => chart.isZoomed());
+      const busy = document.hidden || looking;
       if (paused || busy) return;
       store.set("#scroll", String(scrollY));
       location.reload();
