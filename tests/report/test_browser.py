@@ -66,7 +66,9 @@ class Visit:
         figure.scroll_into_view_if_needed()
         box = figure.locator(".u-over").bounding_box()
         self.page.mouse.move(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
-        return figure.locator(".tooltip").inner_text()
+        tooltip = figure.locator(".tooltip")
+        tooltip.wait_for(state="visible", timeout=5000)
+        return tooltip.inner_text()
 
     def drag(self, start, stop):
         box = self.page.locator(".u-over").first.bounding_box()
@@ -201,10 +203,10 @@ def test_page_of_a_running_fit_refreshes_and_stays_where_it_was(visit, monkeypat
     running = make_story(stopped_by=None)
     seen = visit(running)
     seen.page.get_by_role("button", name="rows seen").click()
-    seen.page.evaluate("scrollTo(0, 500)")
+    seen.page.evaluate("scrollTo(0, 2000)")
     write_report(tmp_path / "report.html", replace(running, stopped_by="n_epochs"))
     seen.page.wait_for_selector(".badge.done", timeout=10_000)
-    assert seen.page.evaluate("scrollY") == 500
+    seen.page.wait_for_function("scrollY === 2000", timeout=5000)
     assert seen.page.locator('button[aria-pressed="true"]').all_inner_texts() == ["rows seen"]
 
 

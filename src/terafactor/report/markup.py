@@ -35,7 +35,7 @@ def embed_json(value: Any) -> str:
     from markupsafe import Markup
 
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+    return Markup(text.replace("<", "\\u003c"))
 
 
 @cache

@@ -265,13 +265,9 @@
     setInterval(() => {
       const looking = document.querySelector(".tooltip:not([hidden])") || charts.some((chart) => chart.isZoomed());
       const busy = document.hidden || looking;
-      if (paused || busy) return;
-      store.set("#scroll", String(scrollY));
-      location.reload();
+      if (!paused && !busy) location.reload();  // browsers come back to where the page was scrolled to
     }, 1000 * seconds);
     show();
-    const scroll = store.get("#scroll");
-    if (scroll !== null) scrollTo(0, Number(scroll));
   }
 
   const charts = [...document.querySelectorAll("figure.chart")].map((figure, number) => new Chart(figure, number));
