@@ -206,7 +206,8 @@ def test_page_of_a_running_fit_refreshes_and_stays_where_it_was(visit, monkeypat
     seen.page.evaluate("scrollTo(0, 2000)")
     write_report(tmp_path / "report.html", replace(running, stopped_by="n_epochs"))
     seen.page.wait_for_selector(".badge.done", timeout=10_000)
-    seen.page.wait_for_function("scrollY === 2000", timeout=5000)
+    seen.page.wait_for_timeout(200)
+    assert seen.page.evaluate("scrollY") == 2000
     assert seen.page.locator('button[aria-pressed="true"]').all_inner_texts() == ["rows seen"]
 
 
