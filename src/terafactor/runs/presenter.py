@@ -13,7 +13,7 @@ from terafactor.solver.callbacks import Snapshot
 logger = logging.getLogger("terafactor")
 
 SHARE = 0.01
-"""Share of the time that showing a run may take while it goes on."""
+"""Share of the time that showing a run may take; one that is over before that is affordable is shown at its end."""
 
 EXPECTED_SECONDS = 0.3
 """What the first time is expected to take."""
@@ -41,7 +41,8 @@ class Presenter:
 
     def __call__(self, snapshot: Snapshot) -> None:
         now = time.monotonic()
-        affordable = self.seconds_spent + self._last <= SHARE * (now - self._started)
+        expected = self.seconds_spent + 2 * self._last  # now, and once more at the end
+        affordable = expected <= SHARE * (now - self._started)
         if snapshot.stopped_by is None and affordable and now - self._shown >= self.interval:
             self._show(lambda: self.present(snapshot.components))
 
