@@ -14,6 +14,7 @@ from terafactor.cli import fit as fit_command
 from terafactor.cli import inspect as inspect_command
 from terafactor.cli import pack as pack_command
 from terafactor.cli import plan as plan_command
+from terafactor.cli import report as report_command
 from terafactor.cli import transform as transform_command
 from terafactor.errors import DataError, DataTypeError, RunInterruptedError, StorageError, TerafactorError
 
@@ -64,6 +65,7 @@ for command, example in (
     (plan_command.plan, plan_command.EXAMPLE),
     (transform_command.transform, transform_command.TRANSFORM_EXAMPLE),
     (transform_command.export, transform_command.EXPORT_EXAMPLE),
+    (report_command.report, report_command.EXAMPLE),
     (inspect_command.inspect, inspect_command.EXAMPLE),
     (doctor_command.doctor, doctor_command.EXAMPLE),
 ):

@@ -29,6 +29,7 @@ from terafactor.estimators.model_file import ModelFileMixin, known_parameters
 from terafactor.problem import ElasticNet, NormBall, PowerDecay, Problem
 from terafactor.problem.constraint import resolve_constraint
 from terafactor.problem.penalty import resolve_penalty
+from terafactor.report import Reporting
 from terafactor.runs.artifact import Artifact
 from terafactor.runs.parameters import from_plain, plain_parameters, to_plain
 from terafactor.solver.callbacks import Callback, Recorder
@@ -46,7 +47,9 @@ DTYPES = [np.float64, np.float32]
 """What is kept as it is; anything else numeric becomes float64."""
 
 
-class MaskedDictionaryLearning(ModelFileMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class MaskedDictionaryLearning(
+    ModelFileMixin, Reporting, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     r"""Factorize a matrix that is huge in both dimensions, ``X ~ codes @ components``.
 
     Minimises over atoms in a ball the mean over rows x of
@@ -104,6 +107,8 @@ class MaskedDictionaryLearning(ModelFileMixin, ClassNamePrefixFeaturesOutMixin, 
         The atoms.
     history_ : list of Evaluation
         How the fit went; with ``validation`` rows, the objective on them several times per epoch.
+    geometry_ : tuple of int or None
+        Shape of a row as a picture, where the source told one.
     statistics_ : str
         What "auto" chose.
     stopped_by_ : str
@@ -190,7 +195,8 @@ class MaskedDictionaryLearning(ModelFileMixin, ClassNamePrefixFeaturesOutMixin, 
         held_out = None if validation is None else self._source(validation, reset=False, name="validation")
         state = self._initial_state(source, problem, options)
         self._seed = options.seed
-        recorder = Recorder(None if held_out is None else self.held_out_objective(held_out))
+        objective = None if held_out is None else self.held_out_objective(held_out)
+        recorder = Recorder(objective, audience=self.callbacks)
         guard = self._learn(source, problem, options, state, [recorder])
         self.history_ = recorder.history
         self.stopped_by_ = "interrupt" if guard.requested else recorder.stopped_by
@@ -359,6 +365,9 @@ class MaskedDictionaryLearning(ModelFileMixin, ClassNamePrefixFeaturesOutMixin, 
             )
         return ArraySource(array, name, allow_nan=allow_nan)
 
+    def _rows_to_show(self, X: Any) -> MatrixSource:
+        return self._source(X, reset=False)
+
     def _fill_masked(self, X: Any, name: str) -> Any:
         """Return X, with NaN for the masked entries of a NumPy masked array."""
         if not isinstance(X, np.ma.MaskedArray) or not np.ma.is_masked(X):
@@ -408,7 +417,7 @@ class MaskedDictionaryLearning(ModelFileMixin, ClassNamePrefixFeaturesOutMixin, 
         seed : int
             What ``random_state`` stands for.
         callbacks : sequence of Callback
-            Called after those of the estimator.
+            Called before those of the estimator, which thus find the history written.
         start : Position, optional
             Where an interrupted fit stood.
         elapsed : Elapsed, optional
@@ -436,11 +445,12 @@ class MaskedDictionaryLearning(ModelFileMixin, ClassNamePrefixFeaturesOutMixin, 
         """Run the solver and keep what it learned, whatever stopped it."""
         self._constraint = problem.constraint
         self.statistics_ = options.statistics
+        self.geometry_ = source.geometry
         with contextlib.ExitStack() as stack:
             shown = [stack.enter_context(contextlib.closing(_progress_bar()))] if self.verbose else []
             guard = stack.enter_context(InterruptGuard())
             state = solver.fit(
-                source, problem, options, state, [*self.callbacks, *callbacks, *shown, guard], **beginning
+                source, problem, options, state, [*callbacks, *self.callbacks, *shown, guard], **beginning
             )
         if state.n_steps == 0 and not guard.requested:
             raise DataError("X has no observed value: every entry is missing, so there is nothing to learn from")
@@ -491,6 +501,8 @@ class MaskedDictionaryLearning(ModelFileMixin, ClassNamePrefixFeaturesOutMixin, 
             "statistics": self.statistics_,
             "constraint": to_plain(self._constraint),
             "feature_names": None if names is None else [str(name) for name in names],
+            "geometry": None if self.geometry_ is None else list(self.geometry_),
+            "stopped_by": getattr(self, "stopped_by_", None),
         }
         parameters = plain_parameters(self.get_params(deep=False))
         return Artifact(self.kind, parameters, Position(facts | dict(position.numbers), position.arrays))
@@ -508,9 +520,12 @@ class MaskedDictionaryLearning(ModelFileMixin, ClassNamePrefixFeaturesOutMixin, 
         estimator._constraint = from_plain(artifact.position.numbers).get("constraint", problem.constraint)
         estimator.statistics_ = artifact.position.number("statistics", str)
         estimator.n_features_in_ = state.dictionary.shape[1]
-        names = artifact.position.numbers.get("feature_names")
-        if names is not None:
-            estimator.feature_names_in_ = np.array(names, dtype=object)
+        numbers = artifact.position.numbers
+        if numbers.get("feature_names") is not None:
+            estimator.feature_names_in_ = np.array(numbers["feature_names"], dtype=object)
+        estimator.geometry_ = None if numbers.get("geometry") is None else tuple(numbers["geometry"])
+        if numbers.get("stopped_by") is not None:
+            estimator.stopped_by_ = str(numbers["stopped_by"])
         estimator._set_state(state)
         return estimator
 
