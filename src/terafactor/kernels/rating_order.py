@@ -28,23 +28,44 @@ def place_by_user(ranks, users, items, values, ends, placed_items, placed_values
 
 
 @jit
-def place_by_item(starts, items, values, ends, placed_users, placed_values, last_user):
-    """Write the ratings of a batch by item; return the place of the first pair that came before, -1 without any.
+def place_by_item(starts, items, values, ends, placed_users, placed_values):
+    """Write the ratings of a batch by item.
 
-    starts (b + 1,): where the ratings of each user begin; items, values (n,); ends (p,) in/out: where the next rating
-    of each item goes; placed_users, placed_values (n,) out: users are counted from the first of the batch; last_user
-    (p,): scratch that holds -1.
+    starts (b + 1,): where the ratings of each user begin, from 0; items, values (n,); ends (p,) in/out: where the next
+    rating of each item goes; placed_users, placed_values (n,) out: users are counted from the first of the batch.
     """
-    repeated = -1
-    offset = starts[0]
     for user in range(len(starts) - 1):
-        for rating in range(starts[user] - offset, starts[user + 1] - offset):
+        for rating in range(starts[user], starts[user + 1]):
             item = items[rating]
-            if last_user[item] == user and repeated < 0:
-                repeated = rating
-            last_user[item] = user
             at = ends[item]
             ends[item] = at + 1
             placed_users[at] = user
             placed_values[at] = values[rating]
-    return repeated
+
+
+@jit
+def mark_keys(keys, low, seen):
+    """Mark which integers occur: ``seen[keys - low] = True``. keys (n,), seen (m,) out."""
+    for place in range(len(keys)):
+        seen[keys[place] - low] = True
+
+
+@jit
+def number_keys(keys, low, numbers, out):
+    """``out = numbers[keys - low]``. keys, out (n,); numbers (m,)."""
+    for place in range(len(keys)):
+        out[place] = numbers[keys[place] - low]
+
+
+@jit
+def first_repeated(starts, items, last_user):
+    """Return the place of the first rating whose user rated its item before, -1 without any.
+
+    starts (n_users + 1,), items (n,): ratings by user; last_user (p,): scratch that holds -1.
+    """
+    for user in range(len(starts) - 1):
+        for rating in range(starts[user], starts[user + 1]):
+            if last_user[items[rating]] == user:
+                return rating
+            last_user[items[rating]] = user
+    return -1

@@ -154,14 +154,15 @@ def code_users(
 
 @jit
 def absorb_items(
-    syrk, codes, code_variances, starts, users, values, present, decay, totals, alpha, precision, pull, mean, noise,
+    syrk, codes, code_variances, starts, users, values, present, memory, totals, alpha, precision, pull, mean, noise,
     n_components, start, stop, statistics, weights, counts, factors, variances,
 ):  # fmt: skip
     """Take the codes of a batch into the statistics of its items from start to stop, and solve for these items.
 
-    starts (q + 1,), users, values: ratings of the batch by item; present (q,): number of each item; totals (p,): how
-    many ratings each item has in all; statistics (p, width, width) in/out: upper triangles of decayed sums over users
-    of [a, x]' [a, x], variances of a included; weights (p,) in/out: decayed number of ratings in them; counts (p,)
+    starts (q + 1,), users, values: ratings of the batch by item; present (q,): number of each item; memory: passes over
+    the data after which statistics have decayed to 1 / e; totals (p,): how many ratings each item has in all;
+    statistics (p, width, width) in/out: upper triangles of decayed sums over users of [a, x]' [a, x], variances of a
+    included; weights (p,) in/out: decayed number of ratings in them; counts (p,)
     in/out: ratings seen, at most ``totals``; factors, variances (p, width) out.
     """
     width = codes.shape[1]
@@ -171,6 +172,7 @@ def absorb_items(
         item, first, last = present[place], starts[place], starts[place + 1]
         collect(syrk, codes, code_variances, users, values, first, last, panel, part, system, spread)
         counts[item] = min(counts[item] + last - first, totals[item])
+        decay = system.dtype.type(np.exp(-(last - first) / (memory * totals[item])))
         weights[item] = decay * weights[item] + (last - first)
         scale = system.dtype.type(counts[item] / weights[item])
         statistic = statistics[item]

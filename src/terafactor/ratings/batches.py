@@ -9,7 +9,6 @@ import numpy as np
 
 from terafactor._threads import Executor
 from terafactor._typing import Array, Indices
-from terafactor.errors import DataError
 from terafactor.kernels.rating_order import count_keys, place_by_item, place_by_user
 
 
@@ -90,12 +89,6 @@ def _batch(users: Indices, starts: Indices, items: Array, values: Array, n_items
     placed_users, placed_values = np.empty(len(items), np.int32), np.empty(len(items), np.float32)
     present = np.flatnonzero(per_item)
     item_starts = np.append(ends[present], len(items))
-    last_user = np.full(n_items, -1, np.int32)
-    repeated = place_by_item(starts, items, values, ends, placed_users, placed_values, last_user)
-    if repeated >= 0:
-        user = int(np.searchsorted(starts - starts[0], repeated, side="right")) - 1
-        raise DataError(
-            f"user number {users[user]} rates item number {items[repeated]} twice: "
-            "say which rating counts, as in RatingTable(..., duplicates='last') or 'mean'"
-        )
-    return RatingBatch(users, starts - starts[0], items, values, present, item_starts, placed_users, placed_values)
+    starts = starts - starts[0]
+    place_by_item(starts, items, values, ends, placed_users, placed_values)
+    return RatingBatch(users, starts, items, values, present, item_starts, placed_users, placed_values)
