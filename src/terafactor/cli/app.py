@@ -12,6 +12,7 @@ import terafactor
 from terafactor.cli import doctor as doctor_command
 from terafactor.cli import fit as fit_command
 from terafactor.cli import inspect as inspect_command
+from terafactor.cli import ratings as ratings_command
 from terafactor.cli import transform as transform_command
 from terafactor.errors import DataError, DataTypeError, RunInterruptedError, StorageError, TerafactorError
 
@@ -84,6 +85,7 @@ for command, example in (
     (doctor_command.doctor, doctor_command.EXAMPLE),
 ):
     app.command(epilog=example)(command)
+app.add_typer(ratings_command.app)
 
 
 def main() -> None:

@@ -122,7 +122,11 @@ class Ids:
 
 def as_ids(ids: Any) -> Array:
     """Return ids as an array (n,) of integers, of text or of objects."""
-    array = np.asarray(ids.to_numpy() if hasattr(ids, "to_numpy") else ids)
+    if isinstance(ids, list | tuple) and len({type(value) for value in ids}) > 1:  # NumPy would turn all into text
+        array = np.empty(len(ids), object)
+        array[:] = ids
+    else:
+        array = np.asarray(ids.to_numpy() if hasattr(ids, "to_numpy") else ids)
     if array.ndim != 1:
         raise DataError(f"ids must be a sequence, got shape {array.shape}")
     if array.dtype.kind in "iuU":

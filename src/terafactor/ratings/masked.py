@@ -104,14 +104,12 @@ class MaskedMethod:
         elapsed: Elapsed | None = None,
     ) -> MaskedState:
         """Learn from a table, from the beginning or from a position."""
-        if start is None:
-            state, biases = None, Biases.of(table, self.damping)
-            last_codes, first = np.zeros((table.shape[0], self.n_components), np.float32), 0
-        else:
-            before = MaskedState.at(start)
-            state, biases, last_codes, first = (
-                before.surrogate, before.biases, before.last_codes, before.surrogate.n_batches,
-            )  # fmt: skip
+        state, biases = None, Biases.of(table, self.damping)
+        last_codes = np.zeros((table.shape[0], self.n_components), np.float32)
+        if start is not None:
+            state = SurrogateState.at(start)
+            last_codes = start.array("last_codes", last_codes.shape, np.float32)
+        first = 0 if state is None else state.n_batches
         source = SparseSource(replace(table, values=biases.remove(table)).as_matrix(), "ratings", absent=math.nan)
         options = self._options(table.shape[0])
         state = solver.fit(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, Literal, Self
 
@@ -26,7 +26,7 @@ from terafactor.ratings.model import Codes, RatingModel
 from terafactor.ratings.open import open_ratings
 from terafactor.ratings.per_feature import PerFeatureMethod
 from terafactor.ratings.recommend import Seen, best_items, most_similar
-from terafactor.ratings.table import RatingTable
+from terafactor.ratings.table import Duplicates, RatingTable
 from terafactor.runs.artifact import Artifact
 from terafactor.runs.parameters import plain_parameters
 from terafactor.solver.callbacks import Callback, Recorder
@@ -78,6 +78,10 @@ class MatrixCompletion(ModelFileMixin, BaseEstimator):
         Passes over the ratings.
     clip : bool, default=True
         Whether predictions stay within the range of the ratings seen.
+    duplicates : {"error", "last", "mean"}, default="error"
+        What to do when a user rates an item more than once, in files, frames and tuples.
+    columns : mapping or None, default=None
+        Which columns of files and frames are "user", "item", "rating" and "time", when their names do not tell.
     tol : float, default=0.0
         Stop when the error changes by less than this from pass to pass, relatively; 0 never does.
     max_time : float or None, default=None
@@ -101,6 +105,8 @@ class MatrixCompletion(ModelFileMixin, BaseEstimator):
         Ids of users and items. Of a matrix these are row and column numbers.
     range_ : tuple of float
         Lowest and highest rating seen.
+    mean_rating_ : float
+        Mean of the ratings learned from.
     noise_ : float
         Estimated standard deviation of ratings around the model; NaN unless learned.
     history_ : list of Evaluation
@@ -141,6 +147,8 @@ class MatrixCompletion(ModelFileMixin, BaseEstimator):
         batch_size: int | None = None,
         n_epochs: float = 8,
         clip: bool = True,
+        duplicates: Duplicates = "error",
+        columns: Mapping[str, str] | None = None,
         tol: float = 0.0,
         max_time: float | None = None,
         random_state: Any = None,
@@ -161,6 +169,8 @@ class MatrixCompletion(ModelFileMixin, BaseEstimator):
         self.batch_size = batch_size
         self.n_epochs = n_epochs
         self.clip = clip
+        self.duplicates = duplicates
+        self.columns = columns
         self.tol = tol
         self.max_time = max_time
         self.random_state = random_state
@@ -181,7 +191,7 @@ class MatrixCompletion(ModelFileMixin, BaseEstimator):
         """
         table = self.open_data(X)
         seed = resolve_seed(self.random_state)
-        held_out = None if validation is None else HeldOut(table, _numbered(open_ratings(validation), table))
+        held_out = None if validation is None else HeldOut(table, _numbered(self._open(validation), table))
         recorder = Recorder(None if held_out is None else self._objective(held_out, seed))
         guard = self._learn(table, seed, [recorder])
         self.history_ = recorder.history
@@ -261,7 +271,7 @@ class MatrixCompletion(ModelFileMixin, BaseEstimator):
             In the order of the rows of a matrix, or of the ids of users in ascending order.
         """
         check_is_fitted(self, "users_")
-        return self._fold_in(open_ratings(X)).factors[:, : self.n_components]
+        return self._fold_in(self._open(X)).factors[:, : self.n_components]
 
     def recommend(
         self, users: Any = None, n: int = 10, *, histories: Any = None, exclude_seen: bool = True, allowed: Any = None
@@ -293,7 +303,7 @@ class MatrixCompletion(ModelFileMixin, BaseEstimator):
         if not (is_number(n, Integral) and n >= 1):
             raise ParameterError(f"n must be an integer >= 1, got {n!r}")
         if histories is not None:
-            table = self._with_known_items(open_ratings(histories))
+            table = self._with_known_items(self._open(histories))
             codes, seen = self._fold_in(table), Seen.of(table)
         else:
             numbers = np.arange(len(self.users_)) if users is None else Ids(self.users_).find(users)
@@ -332,7 +342,7 @@ class MatrixCompletion(ModelFileMixin, BaseEstimator):
     def score(self, X: Any, y: Any = None) -> float:
         """Return minus the RMSE of the predictions of the ratings in X: higher is better."""
         check_is_fitted(self, "users_")
-        table = open_ratings(X)
+        table = self._open(X)
         users, items = table.user_ids.values[table.users], table.item_ids.values[table.items]
         return -rmse(self._predict(*self._numbers(users, items)), table.values)
 
@@ -460,14 +470,18 @@ class MatrixCompletion(ModelFileMixin, BaseEstimator):
         self.components_ = model.item_factors[:, :k].T
         self.user_factors_ = model.user_factors[:, :k]
         self.noise_ = model.scale * math.sqrt(model.noise) if model.alpha is None else math.nan
+        self.mean_rating_ = model.offset
         self.n_steps_ = self._state.n_steps
 
     def open_data(self, X: Any) -> RatingTable:
         """Return the table that ``learn`` takes."""
-        table = open_ratings(X)
+        table = self._open(X)
         if not len(table):
             raise DataError(f"there is no rating among {table.shape[0]} users and {table.shape[1]} items")
         return table
+
+    def _open(self, X: Any) -> RatingTable:
+        return open_ratings(X, duplicates=self.duplicates, columns=self.columns)
 
     def describe_data(self, data: RatingTable) -> dict[str, Any]:
         """Return numbers of users, items and ratings, and the fingerprint of a table."""

@@ -54,8 +54,12 @@ def open_ratings(X: Any, *, duplicates: Duplicates = "error", columns: Mapping[s
     )
 
 
-def find_columns(available: list[str], asked: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return which of the columns are "user", "item", "rating" and, if there is one, "time"."""
+def find_columns(
+    available: list[str],
+    asked: Mapping[str, str] | None = None,
+    needed: tuple[str, ...] = ("user", "item", "rating"),
+) -> dict[str, str]:
+    """Return which of the columns are "user", "item", "rating" and "time"; those not needed may be absent."""
     known = {_plain(name): name for name in reversed(available)}
     found = {role: next((known[name] for name in names if name in known), "") for role, names in NAMES.items()} | dict(
         asked or {}
@@ -63,7 +67,7 @@ def find_columns(available: list[str], asked: Mapping[str, str] | None = None) -
     for role, name in found.items():
         if name and name not in available:
             raise DataError(f"there is no column {name!r} for {role}; there are {', '.join(available)}")
-    missing = [role for role in ("user", "item", "rating") if not found[role]]
+    missing = [role for role in needed if not found[role]]
     if missing:
         raise DataError(
             f"no column is recognized as {missing[0]} among {', '.join(available)}: "

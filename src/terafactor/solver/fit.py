@@ -154,7 +154,10 @@ class DictionaryLearner:
         return self.state.current_dictionary(self._executor)
 
     def position(self) -> Position:
-        return self.state.position()
+        position = self.state.position()
+        if self.last_codes is None:
+            return position
+        return Position(position.numbers, {**position.arrays, "last_codes": self.last_codes})
 
 
 @contextlib.contextmanager

@@ -13,6 +13,8 @@ from terafactor.errors import DataError
 from terafactor.ratings.table import RatingTable
 
 PROBE = "probe.txt"
+NO_SEPARATOR = "\x1f"
+"""Occurs in no file, so that lines are read whole: they have one field or three."""
 
 
 def is_netflix(folder: Path) -> bool:
@@ -62,8 +64,8 @@ def _read_part(polars: Any, path: Path) -> Any:
     try:
         return lines.select(
             "user", "item",
-            rating=polars.col("column_2").cast(polars.Float32),
-            time=polars.col("column_3").str.to_date("%Y-%m-%d").cast(polars.Int64),
+            rating=polars.col("field_1").cast(polars.Float32),
+            time=polars.col("field_2").str.to_date("%Y-%m-%d").cast(polars.Int64),
         )  # fmt: skip
     except polars.exceptions.PolarsError as error:
         raise _first_bad_line(path, 3) from error
@@ -71,10 +73,12 @@ def _read_part(polars: Any, path: Path) -> Any:
 
 def _read_lines(polars: Any, path: Path, n_fields: int) -> Any:
     """Return the lines below their movie: ``7:`` starts the lines of movie 7."""
-    schema = {f"column_{number + 1}": polars.String for number in range(n_fields)}
+    whole = polars.col("line").str.split_exact(",", n_fields - 1)
+    fields = [whole.struct.field(f"field_{number}") for number in range(n_fields)]
     try:
-        lines = polars.read_csv(path, has_header=False, schema=schema)
-        first = polars.col("column_1")
+        lines = polars.read_csv(path, has_header=False, separator=NO_SEPARATOR, schema={"line": polars.String})
+        lines = lines.select(fields)
+        first = polars.col("field_0")
         is_movie = first.str.ends_with(":")
         numbered = lines.with_columns(
             item=polars.when(is_movie).then(first.str.strip_chars_end(":")).cast(polars.Int64).forward_fill()

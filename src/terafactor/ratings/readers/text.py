@@ -52,61 +52,51 @@ def read_text(
 ) -> RatingTable:
     """Read a text file, strictly: an error names the first line that is not a rating."""
     polars = require("polars", extra="ratings", purpose=f"reading {path}")
-    places = _places(path, layout, columns)
-    if not _has_time(path, layout, places):
-        places = {role: place for role, place in places.items() if role != "time"}
-    frame = _parse(polars, path, layout, places)
+    first = next((fields for _, fields in _lines(path, layout)), [])
+    places = _places(first, layout, columns)
+    frame = _parse(polars, path, layout, places, len(first))
     values = {role: frame[role] for role in places}
     rating = values["rating"].to_numpy()
     if any(series.null_count() for series in values.values()) or not np.isfinite(rating).all():
-        raise _first_bad_line(path, layout, places)
+        raise _first_bad_line(path, layout, places, len(first))
     times = values["time"].to_numpy() if "time" in values else None
     return RatingTable.of(values["user"], values["item"], rating, times, duplicates=duplicates)
 
 
-def _places(path: Path, layout: TextLayout, columns: Mapping[str, str] | None) -> dict[str, int]:
-    """Return which field is what."""
+def _places(first: list[str], layout: TextLayout, columns: Mapping[str, str] | None) -> dict[str, int]:
+    """Return which field is what, given those of the first line."""
     if layout.places is not None:
-        return dict(layout.places)
-    with path.open(encoding="utf-8", newline="") as file:
-        header = next(csv.reader(file, delimiter=layout.separator), [])
-    header = [name.lstrip("\ufeff") for name in header]
+        return {role: place for role, place in layout.places.items() if place < max(len(first), 3)}
+    header = [name.lstrip("\ufeff") for name in first]
     return {role: header.index(name) for role, name in find_columns(header, columns).items()}
 
 
-def _has_time(path: Path, layout: TextLayout, places: Mapping[str, int]) -> bool:
-    if "time" not in places or layout.places is None:
-        return "time" in places
-    with path.open(encoding="utf-8") as file:
-        return file.readline().count(layout.separator) >= places["time"]
-
-
-def _parse(polars: Any, path: Path, layout: TextLayout, places: Mapping[str, int]) -> Any:
+def _parse(polars: Any, path: Path, layout: TextLayout, places: Mapping[str, int], n_fields: int) -> Any:
     """Return a data frame of the fields; ids are integers, or text where one is not."""
-    names = {f"column_{place * layout.step + 1}": role for role, place in places.items()}
-    options: dict[str, Any] = {
-        "separator": layout.parsed_separator,
-        "has_header": False,
-        "skip_rows": 0 if layout.places is not None else 1,
-        "columns": [place * layout.step for place in places.values()],
-        "encoding": "utf8",
-    }
+    names = {place * layout.step: role for role, place in places.items()}
     for id_type in (polars.Int64, polars.String):
         types = {"user": id_type, "item": id_type, "rating": polars.Float32, "time": polars.Float64}
-        schema = {column: types[role] for column, role in names.items()}
+        fields = [names.get(number, f"field {number}") for number in range((n_fields - 1) * layout.step + 1)]
         try:
-            return polars.read_csv(path, schema_overrides=schema, **options).rename(names)
+            return polars.read_csv(
+                path,
+                separator=layout.parsed_separator,
+                has_header=False,
+                skip_rows=0 if layout.places is not None else 1,
+                schema={field: types.get(field, polars.String) for field in fields},
+                columns=list(names),
+            )
         except polars.exceptions.PolarsError:
             continue
-    raise _first_bad_line(path, layout, places)
+    raise _first_bad_line(path, layout, places, n_fields)
 
 
-def _first_bad_line(path: Path, layout: TextLayout, places: Mapping[str, int]) -> DataError:
+def _first_bad_line(path: Path, layout: TextLayout, places: Mapping[str, int], n_fields: int) -> DataError:
     """Find the line that is not a rating, in a second and slower pass."""
     for number, fields in _lines(path, layout):
         if number == 1 and layout.places is None:
             continue
-        problem = _problem(fields, places)
+        problem = _problem(fields, places, n_fields)
         if problem:
             shown = layout.separator.join(fields)[:LONGEST_FIELD]
             return DataError(f"{path}, line {number}: {problem}: {shown!r}")
@@ -124,10 +114,12 @@ def _lines(path: Path, layout: TextLayout) -> Iterator[tuple[int, list[str]]]:
             yield reader.line_num, fields
 
 
-def _problem(fields: list[str], places: Mapping[str, int]) -> str | None:
+def _problem(fields: list[str], places: Mapping[str, int], n_fields: int) -> str | None:
     """Say what is wrong with a line, None when nothing is."""
     if len(fields) <= max(places.values()):
         return f"{len(fields)} fields, at least {max(places.values()) + 1} are needed"
+    if len(fields) > n_fields:
+        return f"{len(fields)} fields, the first line has {n_fields}"
     empty = [role for role, place in places.items() if not fields[place].strip()]
     if empty:
         return f"the {empty[0]} is empty"
