@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from terafactor.data import ArraySource, MatrixSource, PatchSource, open_source, pack
-    from terafactor.estimators import MaskedDictionaryLearning, load_model
+    from terafactor.estimators import MaskedDictionaryLearning, load_model, report_runs
     from terafactor.problem import ElasticNet, NormBall
     from terafactor.ratings import MatrixCompletion, MatrixCompletionCV, RatingTable
     from terafactor.runs import CheckpointPolicy, train
@@ -35,6 +35,7 @@ _HOMES = {
     "load_model": "terafactor.estimators",
     "open_source": "terafactor.data",
     "pack": "terafactor.data",
+    "report_runs": "terafactor.estimators",
     "train": "terafactor.runs",
 }
 
@@ -54,6 +55,7 @@ __all__ = [
     "load_model",
     "open_source",
     "pack",
+    "report_runs",
     "train",
 ]
 
