@@ -25,8 +25,8 @@ CHARTS = """
 """
 
 MORE = {
-    "surrogate": ("Surrogate: what the steps minimise, on the rows so far", Axis("surrogate")),
-    "sparsity": ("Sparsity of atoms: l1 norm / l2 norm, smaller is sparser", Axis("l1 / l2")),
+    "surrogate": ("Surrogate: what the steps minimise", Axis("surrogate")),
+    "sparsity": ("l1 / l2 norm of atoms: smaller is sparser", Axis("l1 / l2")),
     "memory": ("Memory: largest so far", Axis("memory", "data_size")),
 }
 """Other figures of the history: what to say about each, and how to write it."""
