@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -19,6 +21,7 @@ from terafactor.data import ArraySource, MatrixSource, SparseSource, open_source
 from terafactor.data.fingerprint import fingerprint
 from terafactor.data.masks import masks_of
 from terafactor.data.open import must_be_opened
+from terafactor.data.output import open_matrix
 from terafactor.data.source import check_finite
 from terafactor.errors import DataError, DataTypeError, ParameterError
 from terafactor.estimators.holdout import hold_out_rows
@@ -33,11 +36,12 @@ from terafactor.solver.callbacks import Callback, Recorder
 from terafactor.solver.interrupt import InterruptGuard
 from terafactor.solver.loop import Elapsed, Learner
 from terafactor.solver.options import SolverOptions, Statistics
+from terafactor.solver.plan import Plan
 from terafactor.solver.position import Position
 from terafactor.solver.state import SurrogateState
 
 if TYPE_CHECKING:
-    from terafactor.solver.progress import ProgressBar
+    from terafactor.solver.progress import ProgressBar, RowsProgress
 
 DTYPES = [np.float64, np.float32]
 """What is kept as it is; anything else numeric becomes float64."""
@@ -231,15 +235,29 @@ class MaskedDictionaryLearning(
         self._learn(source, problem, options, state).raise_if_requested()
         return self
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Any, *, out: str | Path | None = None) -> Array:
         """Return the codes of the rows of X, an array of shape (n_samples, n_components).
 
         The code of a row without any observed value is zero.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), MatrixSource, or anything else that open_source takes
+        out : path, optional
+            A new ``.npy`` file or ``.zarr`` array to write them to as they are computed. What is returned then stays on
+            the disk: a read-only memory map, or the Zarr array.
         """
         check_is_fitted(self, "components_")
         source = self._source(X, reset=False)
-        n_threads, missing = resolve_threads(self.n_threads), self.missing is not None
-        return solver.encode(source, self._atoms(source), self._problem(), n_threads, missing=missing)
+        parts = (source, self._atoms(source), self._problem(), resolve_threads(self.n_threads))
+        with contextlib.ExitStack() as stack:
+            options: dict[str, Any] = {"missing": self.missing is not None}
+            if self.verbose:
+                options["progress"] = stack.enter_context(_rows_progress("encoding", source))
+            if out is None:
+                return solver.encode(*parts, **options)
+            solver.encode_to(out, *parts, **options)
+        return open_matrix(out)
 
     def inverse_transform(self, X: Any) -> Array:
         """Return ``codes @ components_``, the rows that the codes X stand for, complete where X had missing values."""
@@ -263,6 +281,20 @@ class MaskedDictionaryLearning(
     def score(self, X: Any, y: Any = None) -> float:
         """Return minus the objective: higher is better, as model selection expects."""
         return -self.objective(X)
+
+    def plan(self, X: Any) -> Plan:
+        """Return what ``fit(X)`` would take: memory, bytes read and, from a few timed steps, time.
+
+        What does not fit in the memory at hand is refused, with advice. Nothing of the estimator changes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), MatrixSource, or anything else that open_source takes
+        """
+        other = copy.copy(self)
+        source = other._source(X, reset=True)
+        self._check_reduction(source)
+        return solver.make_plan(source, self._problem(), self._options(source), from_rows=self.init is None)
 
     @property
     def _n_features_out(self) -> int:
@@ -317,7 +349,7 @@ class MaskedDictionaryLearning(
                     del self.feature_names_in_
             elif X.shape[1] != self.n_features_in_:
                 raise DataError(f"X has {X.shape[1]} features, but the model was fitted with {self.n_features_in_}")
-            return X
+            return X.absent_as_missing() if self.missing == "absent" else X
         X = self._fill_masked(X, name)
         array = validate_data(
             self, X, reset=reset, dtype=DTYPES, accept_sparse="csr", ensure_all_finite=False, accept_large_sparse=True
@@ -496,6 +528,12 @@ class MaskedDictionaryLearning(
             estimator.stopped_by_ = str(numbers["stopped_by"])
         estimator._set_state(state)
         return estimator
+
+
+def _rows_progress(what: str, source: MatrixSource) -> RowsProgress:
+    from terafactor.solver.progress import RowsProgress
+
+    return RowsProgress(what, source.shape[0])
 
 
 def _progress_bar() -> ProgressBar:
