@@ -1,6 +1,7 @@
 """Every panel passes the contract, with pictures, curves and named features."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -148,6 +149,14 @@ def test_progress_says_why_there_is_no_curve():
     drawn = ProgressPanel().draw(make_story(history=make_history(1)))
     assert "validation=rows" in drawn
     assert "<figure" not in drawn
+
+
+def test_progress_of_a_run_that_has_been_evaluated_once():
+    first, *later = make_history(5)
+    begun = make_story(history=[first, *(replace(line, objective=None) for line in later)], stopped_by=None)
+    drawn = ProgressPanel().draw(begun)
+    assert "known once so far" in drawn
+    assert drawn.count("<figure") == 3  # what is known at every line
 
 
 def test_progress_draws_the_surrogate_where_nothing_was_held_out():

@@ -32,9 +32,11 @@ PICTURES = """
 """
 
 CURVES = """
-<p class="note">{{ note }} Each curve shows the entries of an atom in the order of the features, on its own scale.</p>
+<p class="note">{{ note }} Each curve shows the entries of an atom in the order of the features, on its own scale
+{%- if used %}; below it, the number of the atom and the share of rows that use it{% endif %}.</p>
 <div class="curves">
-{% for label, drawing in atoms %}<figure title="{{ label }}">{{ drawing }}<figcaption>{{ label }}</figcaption></figure>
+{% for label, short, drawing in atoms %}
+<figure title="{{ label }}">{{ drawing }}<figcaption>{{ short }}</figcaption></figure>
 {% endfor %}
 </div>
 """
@@ -87,8 +89,11 @@ def draw_pictures(story: Story, max_atoms: int = MAX_ATOMS) -> str:
 def draw_curves(story: Story, max_atoms: int = MAX_ATOMS) -> str:
     """Return each atom as a curve over the features."""
     shown = story.atom_order[:max_atoms]
-    drawn = [(_label(story, atom), drawings.curve(row)) for atom, row in zip(shown, _atoms(story, shown), strict=True)]
-    return fragment(CURVES, note=_note(story, shown), atoms=drawn)
+    drawn = [
+        (_label(story, atom), _short_label(story, atom), drawings.curve(row))
+        for atom, row in zip(shown, _atoms(story, shown), strict=True)
+    ]
+    return fragment(CURVES, note=_note(story, shown), atoms=drawn, used=story.sample is not None)
 
 
 def draw_map(story: Story) -> str:
@@ -134,3 +139,7 @@ def _label(story: Story, atom: int) -> str:
     if story.sample is None:
         return f"atom {atom}"
     return f"atom {atom}, used by {words.percent(float(story.sample.usage[atom]))} of rows"
+
+
+def _short_label(story: Story, atom: int) -> str:
+    return f"{atom}" if story.sample is None else f"{atom}: {words.percent(float(story.sample.usage[atom]))}"
