@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from terafactor.data import ArraySource, MatrixSource, PatchSource, open_source, pack
-    from terafactor.estimators import MaskedDictionaryLearning
+    from terafactor.estimators import MaskedDictionaryLearning, load_model
     from terafactor.problem import ElasticNet, NormBall
+    from terafactor.runs import CheckpointPolicy, train
     from terafactor.solver import Evaluation, Snapshot
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "ArraySource": "terafactor.data",
+    "CheckpointPolicy": "terafactor.runs",
     "ElasticNet": "terafactor.problem",
     "Evaluation": "terafactor.solver",
     "MaskedDictionaryLearning": "terafactor.estimators",
@@ -26,12 +28,15 @@ _HOMES = {
     "NormBall": "terafactor.problem",
     "PatchSource": "terafactor.data",
     "Snapshot": "terafactor.solver",
+    "load_model": "terafactor.estimators",
     "open_source": "terafactor.data",
     "pack": "terafactor.data",
+    "train": "terafactor.runs",
 }
 
 __all__ = [
     "ArraySource",
+    "CheckpointPolicy",
     "ElasticNet",
     "Evaluation",
     "MaskedDictionaryLearning",
@@ -39,9 +44,14 @@ __all__ = [
     "NormBall",
     "PatchSource",
     "Snapshot",
+    "load_model",
     "open_source",
     "pack",
+    "train",
 ]
+
+KINDS = {"MaskedDictionaryLearning": "terafactor.estimators:MaskedDictionaryLearning"}
+"""What a model file may hold, and the class that it then is: the only classes that load_model makes."""
 
 
 def __getattr__(name: str) -> Any:

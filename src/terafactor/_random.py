@@ -19,6 +19,7 @@ class Purpose(IntEnum):
     INITIAL_ATOMS = 2
     DATA = 3
     PACKING = 4
+    HOLDOUT = 5
 
 
 def generator(seed: int, purpose: Purpose, *index: int) -> np.random.Generator:

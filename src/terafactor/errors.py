@@ -6,14 +6,22 @@ Every error names the thing, the value received, the value needed and the way ou
     ├── ParameterError (ValueError)        a parameter has a value that cannot work
     ├── DataError (ValueError)             the numbers, or their shape, cannot be used
     ├── DataTypeError (TypeError)          the object is not something terafactor reads
+    ├── StorageError (OSError)             a file could not be read or written
+    ├── RunInterruptedError                     a run was asked to stop, and wrote a checkpoint
     └── MissingDependencyError (ImportError)   an optional package is not installed
 """
+
+from __future__ import annotations
+
+from pathlib import Path
 
 __all__ = [
     "DataError",
     "DataTypeError",
     "MissingDependencyError",
     "ParameterError",
+    "RunInterruptedError",
+    "StorageError",
     "TerafactorError",
 ]
 
@@ -32,6 +40,30 @@ class DataError(TerafactorError, ValueError):
 
 class DataTypeError(TerafactorError, TypeError):
     """The object is not something terafactor reads."""
+
+
+class StorageError(TerafactorError, OSError):
+    """A file could not be read or written: no space, no permission, a failing disk.
+
+    Parameters
+    ----------
+    error : OSError
+        What the system said.
+    path : Path
+        The file.
+    action : str
+        What was tried.
+    """
+
+    def __init__(self, error: OSError, path: Path, action: str = "write") -> None:
+        super().__init__(error.errno, f"cannot {action} {path}: {error.strerror or error}")
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+class RunInterruptedError(TerafactorError):
+    """A run was asked to stop before its end, and wrote a checkpoint to go on from."""
 
 
 class MissingDependencyError(TerafactorError, ImportError):

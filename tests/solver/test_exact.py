@@ -120,7 +120,7 @@ def test_a_state_copied_in_the_middle_of_a_cycle_goes_on(X, problem):
     copies = {}
 
     def keep(snapshot):
-        copies[snapshot.step] = copy.deepcopy(snapshot._state)
+        copies[snapshot.step] = copy.deepcopy(snapshot._learner.state)
 
     uninterrupted = solvers.fit(ArraySource(X), problem, options(), callbacks=[keep])
     for number in (1, 7, 13):
@@ -135,7 +135,7 @@ def test_what_is_shown_is_up_to_date_and_inside_the_ball(X, problem):
     def look(snapshot):
         seen.append(snapshot.components)
         values.append(snapshot.surrogate())
-        state = snapshot._state
+        state = snapshot._learner.state
         with Executor() as executor:
             value = problem.surrogate_value(
                 seen[-1], state.code_gram, state.data_code, state.mean_penalty, executor
@@ -191,7 +191,7 @@ def test_a_callback_that_raises_leaves_the_dictionary_up_to_date(X):
     states = []
 
     def fail(snapshot):
-        states.append((snapshot._state, snapshot.components))
+        states.append((snapshot._learner.state, snapshot.components))
         if snapshot.step == 7:
             raise RuntimeError("stop here")
 

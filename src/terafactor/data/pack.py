@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from terafactor._durable import replace_durably, write_durably
 from terafactor._random import Purpose, generator
 from terafactor._threads import resolve_threads
 from terafactor._typing import Array, Indices, is_number
-from terafactor.data._durable import replace_durably, write_durably
 from terafactor.data.fingerprint import fingerprint
 from terafactor.data.open import open_source
 from terafactor.data.packed_layout import (

@@ -1,5 +1,6 @@
 """The scikit-learn face."""
 
 from terafactor.estimators.masked_dictionary_learning import MaskedDictionaryLearning
+from terafactor.estimators.model_file import load_model
 
-__all__ = ["MaskedDictionaryLearning"]
+__all__ = ["MaskedDictionaryLearning", "load_model"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from scipy.sparse import issparse
@@ -16,23 +16,33 @@ from terafactor._random import resolve_seed
 from terafactor._threads import resolve_threads
 from terafactor._typing import Array
 from terafactor.data import ArraySource, MatrixSource, SparseSource, open_source
+from terafactor.data.fingerprint import fingerprint
 from terafactor.data.masks import masks_of
 from terafactor.data.open import must_be_opened
 from terafactor.data.source import check_finite
 from terafactor.errors import DataError, DataTypeError, ParameterError
+from terafactor.estimators.holdout import hold_out_rows
+from terafactor.estimators.model_file import ModelFileMixin, known_parameters
 from terafactor.problem import ElasticNet, NormBall, PowerDecay, Problem
 from terafactor.problem.constraint import resolve_constraint
 from terafactor.problem.penalty import resolve_penalty
+from terafactor.runs.artifact import Artifact
+from terafactor.runs.parameters import from_plain, plain_parameters, to_plain
 from terafactor.solver.callbacks import Callback, Recorder
 from terafactor.solver.interrupt import InterruptGuard
+from terafactor.solver.loop import Elapsed, Learner
 from terafactor.solver.options import SolverOptions, Statistics
+from terafactor.solver.position import Position
 from terafactor.solver.state import SurrogateState
+
+if TYPE_CHECKING:
+    from terafactor.solver.progress import ProgressBar
 
 DTYPES = [np.float64, np.float32]
 """What is kept as it is; anything else numeric becomes float64."""
 
 
-class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class MaskedDictionaryLearning(ModelFileMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     r"""Factorize a matrix that is huge in both dimensions, ``X ~ codes @ components``.
 
     Minimises over atoms in a ball the mean over rows x of
@@ -112,6 +122,8 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     (200, 5)
     """
 
+    kind = "MaskedDictionaryLearning"
+
     def __init__(
         self,
         n_components: int = 20,
@@ -174,7 +186,11 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         held_out = None if validation is None else self._source(validation, reset=False, name="validation")
         state = self._initial_state(source, problem, options)
         self._seed = options.seed
-        self._learn(source, problem, options, state, held_out)
+        recorder = Recorder(None if held_out is None else self.held_out_objective(held_out))
+        guard = self._learn(source, problem, options, state, [recorder])
+        self.history_ = recorder.history
+        self.stopped_by_ = "interrupt" if guard.requested else recorder.stopped_by
+        guard.raise_if_requested()
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -206,7 +222,7 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             state.lazy = None
             state.refresh_sizes(problem)
         self._seed = seed
-        self._learn(source, problem, options, state, None, record=False)
+        self._learn(source, problem, options, state).raise_if_requested()
         return self
 
     def transform(self, X: Any) -> Array:
@@ -342,44 +358,132 @@ class MaskedDictionaryLearning(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         check_finite(atoms, "init")
         return SurrogateState.start(problem.constraint.project(atoms), problem, masked=options.masked)
 
+    def learn(
+        self,
+        data: MatrixSource,
+        *,
+        seed: int,
+        callbacks: Sequence[Callback] = (),
+        start: Position | None = None,
+        elapsed: Elapsed | None = None,
+    ) -> Self:
+        """Fit to an opened source, from the beginning or from a position: what :func:`terafactor.train` calls.
+
+        Parameters
+        ----------
+        data : MatrixSource
+            What ``open_data`` returned.
+        seed : int
+            What ``random_state`` stands for.
+        callbacks : sequence of Callback
+            Called after those of the estimator.
+        start : Position, optional
+            Where an interrupted fit stood.
+        elapsed : Elapsed, optional
+            Time and bytes that it had used up.
+        """
+        problem, options = self._problem(), self._options(data, seed=seed)
+        if start is None:
+            state, first_batch = self._initial_state(data, problem, options), 0
+        else:
+            state = SurrogateState.at(start)
+            first_batch = state.n_batches
+        self._seed = seed
+        self._learn(data, problem, options, state, callbacks, first_batch=first_batch, elapsed=elapsed)
+        return self
+
     def _learn(
         self,
         source: MatrixSource,
         problem: Problem,
         options: SolverOptions,
         state: SurrogateState | None,
-        held_out: MatrixSource | None,
-        record: bool = True,
-    ) -> None:
+        callbacks: Sequence[Callback] = (),
+        **beginning: Any,
+    ) -> InterruptGuard:
         """Run the solver and keep what it learned, whatever stopped it."""
-
-        recorder = Recorder(-(-source.shape[0] // options.batch_size), self._held_out_objective(problem, held_out))
-        callbacks: list[Callback] = [*self.callbacks, *([recorder] if record else [])]
+        self._constraint = problem.constraint
+        self.statistics_ = options.statistics
         with contextlib.ExitStack() as stack:
-            if self.verbose:
-                from terafactor.solver.progress import ProgressBar
-
-                callbacks.append(stack.enter_context(contextlib.closing(ProgressBar())))
+            shown = [stack.enter_context(contextlib.closing(_progress_bar()))] if self.verbose else []
             guard = stack.enter_context(InterruptGuard())
-            state = solver.fit(source, problem, options, state, [*callbacks, guard])
+            state = solver.fit(
+                source, problem, options, state, [*self.callbacks, *callbacks, *shown, guard], **beginning
+            )
         if state.n_steps == 0 and not guard.requested:
             raise DataError("X has no observed value: every entry is missing, so there is nothing to learn from")
-        self._state = state
-        self._constraint = problem.constraint
-        self.components_ = self._state.dictionary
-        self.statistics_ = options.statistics
-        self.n_steps_ = self._state.n_steps
-        self.feature_counts_ = self._state.feature_counts
-        if record:
-            self.history_ = recorder.history
-            self.stopped_by_ = "interrupt" if guard.requested else recorder.stopped_by
-        guard.raise_if_requested()
+        self._set_state(state)
+        return guard
 
-    def _held_out_objective(self, problem: Problem, held_out: MatrixSource | None) -> Callable[[Array], float] | None:
-        if held_out is None:
-            return None
-        n_threads = resolve_threads(self.n_threads)
-        missing = self.missing is not None
-        return lambda atoms: solver.objective(
-            held_out, np.ascontiguousarray(atoms), problem, n_threads, missing=missing
+    def _set_state(self, state: SurrogateState) -> None:
+        self._state = state
+        self.components_ = state.dictionary
+        self.n_steps_ = state.n_steps
+        self.feature_counts_ = state.feature_counts
+
+    def open_data(self, X: Any) -> MatrixSource:
+        """Return the source of validated numbers that ``learn`` takes."""
+        return self._source(X, reset=True)
+
+    def describe_data(self, data: MatrixSource) -> dict[str, Any]:
+        """Return shape, dtype, number of records and fingerprint of a source."""
+        return {
+            "shape": list(data.shape),
+            "dtype": data.dtype.name,
+            "records": len(data.records),
+            "row_bytes": data.shape[1] * data.dtype.itemsize,
+            "fingerprint": fingerprint(data),
+        }
+
+    def hold_out(
+        self, data: MatrixSource, amount: Any, seed: int
+    ) -> tuple[MatrixSource, MatrixSource | None, dict[str, Any]]:
+        """Return rows to learn from, rows to evaluate on, and what tells the choice again."""
+        return hold_out_rows(data, amount, seed)
+
+    def held_out_objective(self, held_out: MatrixSource) -> Callable[[Learner], float]:
+        """Return what computes the objective of a learner on held-out rows."""
+        problem, n_threads, missing = self._problem(), resolve_threads(self.n_threads), self.missing is not None
+        return lambda learner: solver.objective(
+            held_out, np.ascontiguousarray(learner.atoms()), problem, n_threads, missing=missing
         )
+
+    def to_artifact(self, position: Position | None = None) -> Artifact:
+        """Return the model, or a position of the fit that is running, as what a file holds."""
+        if position is None:
+            check_is_fitted(self, "components_")
+            position = self._state.position()
+        names = getattr(self, "feature_names_in_", None)
+        facts = {
+            "seed": self._seed,
+            "statistics": self.statistics_,
+            "constraint": to_plain(self._constraint),
+            "feature_names": None if names is None else [str(name) for name in names],
+        }
+        parameters = plain_parameters(self.get_params(deep=False))
+        return Artifact(self.kind, parameters, Position(facts | dict(position.numbers), position.arrays))
+
+    @classmethod
+    def from_artifact(cls, artifact: Artifact) -> Self:
+        """Return the model that a file holds, ready for ``transform`` and ``partial_fit``."""
+        estimator = cls(**known_parameters(cls, artifact))
+        problem = estimator._problem()
+        state = SurrogateState.at(artifact.position)
+        if len(state.dictionary) != estimator.n_components:
+            raise DataError(f"the file has {len(state.dictionary)} atoms, but n_components is {estimator.n_components}")
+        state.dictionary = state.pause()
+        estimator._seed = artifact.position.number("seed")
+        estimator._constraint = from_plain(artifact.position.numbers).get("constraint", problem.constraint)
+        estimator.statistics_ = artifact.position.number("statistics", str)
+        estimator.n_features_in_ = state.dictionary.shape[1]
+        names = artifact.position.numbers.get("feature_names")
+        if names is not None:
+            estimator.feature_names_in_ = np.array(names, dtype=object)
+        estimator._set_state(state)
+        return estimator
+
+
+def _progress_bar() -> ProgressBar:
+    from terafactor.solver.progress import ProgressBar
+
+    return ProgressBar()

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from terafactor._typing import Array
 from terafactor.kernels.atoms import atom_sizes
-from terafactor.solver.state import SurrogateState
+from terafactor.solver.position import Position
+
+if TYPE_CHECKING:
+    from terafactor.solver.loop import Learner
+
+
+GRACE = 0.5
+"""Seconds that evaluations may take in any case, so that short fits have a curve too."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +38,13 @@ class Snapshot:
     """Rows seen."""
 
     batches_done: int
-    """Batches that this call of the fit has read."""
+    """Batches read, those before an interruption included."""
 
     batches_to_do: int
-    """Batches that it will read, if nothing stops it before."""
+    """Batches read at the end, if nothing stops the fit before."""
+
+    batches_per_epoch: int
+    """Batches in a pass over the data."""
 
     seconds: float
     """Time spent reading and learning, callbacks aside."""
@@ -49,18 +61,20 @@ class Snapshot:
     stopped_by: str | None
     """None while the fit runs; at the end "n_epochs", "tol", "max_time" or "callback"."""
 
-    _state: SurrogateState
-    _surrogate: Callable[[], float]
+    _learner: Learner
 
     @property
     def components(self) -> Array:
         """The atoms at this moment (k, p), a copy."""
-        atoms = self._state.current_dictionary()
-        return atoms.copy() if atoms is self._state.dictionary else atoms
+        return self._learner.atoms().copy()
 
     def surrogate(self) -> float:
         """Compute the surrogate at this moment, one product of the dictionary with itself."""
-        return self._surrogate()
+        return self._learner.surrogate()
+
+    def position(self) -> Position:
+        """Return what another fit needs to go on from this moment. Use it before returning: it is not a copy."""
+        return self._learner.position()
 
 
 class Callback(Protocol):
@@ -106,42 +120,70 @@ class Recorder:
 
     Parameters
     ----------
-    steps_per_epoch : int
-    objective : callable taking the atoms and returning a float, or None
+    objective : callable taking a Learner and returning a float, or None
         Computes the objective on held-out rows.
+    history : list of Evaluation, optional
+        The list to add to.
+    record : callable taking an Evaluation, optional
+        Takes each evaluation; by default it is appended to ``history``.
+    share : float
+        Share of the time that evaluations may take, beside ``GRACE`` and the last one.
     """
 
-    def __init__(self, steps_per_epoch: int, objective: Callable[[Array], float] | None = None) -> None:
-        self.interval = max(1, steps_per_epoch // 10)
+    def __init__(
+        self,
+        objective: Callable[[Learner], float] | None = None,
+        *,
+        history: list[Evaluation] | None = None,
+        record: Callable[[Evaluation], None] | None = None,
+        share: float = math.inf,
+    ) -> None:
         self.objective = objective
-        self.history: list[Evaluation] = []
+        self.history: list[Evaluation] = [] if history is None else history
+        self.record = record or self.history.append
+        self.share = share
         self.stopped_by: str | None = None
-        self._steps = 0
+        self.seconds_spent = 0.0
+        self._started = time.monotonic()
 
     def __call__(self, snapshot: Snapshot) -> None:
-        if snapshot.stopped_by is not None:
-            self.stopped_by = snapshot.stopped_by
-            if not self.history or self.history[-1].step < snapshot.step:
-                self.history.append(self._evaluate(snapshot))
-            return
-        self._steps += 1
-        early = self._steps < self.interval and self._steps & (self._steps - 1) == 0
-        if self.objective is not None and (early or self._steps % self.interval == 0 or snapshot.end_of_epoch):
-            self.history.append(self._evaluate(snapshot))
+        self.stopped_by = snapshot.stopped_by
+        wanted = self.objective is not None and self._is_due(snapshot) and self._is_affordable()
+        if wanted or snapshot.stopped_by is not None:
+            self.note(snapshot, with_objective=True)
 
-    def _evaluate(self, snapshot: Snapshot) -> Evaluation:
-        atoms = snapshot._state.current_dictionary()
-        return Evaluation(
-            step=snapshot.step,
-            n_samples=snapshot.n_samples,
-            seconds=snapshot.seconds,
-            bytes_read=snapshot.bytes_read,
-            surrogate=snapshot.surrogate(),
-            objective=None if self.objective is None else self.objective(atoms),
-            sparsity=sparsity(atoms),
-            memory=peak_memory(),
-            n_reseeded=snapshot.n_reseeded,
-        )
+    def note(self, snapshot: Snapshot, *, with_objective: bool = False) -> None:
+        """Record this moment, unless it is the last in the history already."""
+        last = self.history[-1] if self.history else None
+        if last is not None and last.step == snapshot.step:
+            return
+        started = time.monotonic()
+        self.record(evaluate(snapshot, self.objective if with_objective else None))
+        self.seconds_spent += time.monotonic() - started
+
+    def _is_due(self, snapshot: Snapshot) -> bool:
+        done, interval = snapshot.batches_done, max(1, snapshot.batches_per_epoch // 10)
+        early = done < interval and done & (done - 1) == 0
+        return early or done % interval == 0 or snapshot.end_of_epoch
+
+    def _is_affordable(self) -> bool:
+        return self.seconds_spent <= GRACE + self.share * (time.monotonic() - self._started)
+
+
+def evaluate(snapshot: Snapshot, objective: Callable[[Learner], float] | None = None) -> Evaluation:
+    """Return the line of the history for one moment, with the objective where that is wanted."""
+    learner = snapshot._learner
+    return Evaluation(
+        step=snapshot.step,
+        n_samples=snapshot.n_samples,
+        seconds=snapshot.seconds,
+        bytes_read=snapshot.bytes_read,
+        surrogate=snapshot.surrogate(),
+        objective=None if objective is None else objective(learner),
+        sparsity=sparsity(learner.atoms()),
+        memory=peak_memory(),
+        n_reseeded=snapshot.n_reseeded,
+    )
 
 
 def sparsity(dictionary: Array) -> float:

@@ -1,4 +1,4 @@
-"""The only loop."""
+"""The learning of a dictionary from a source."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,8 +20,10 @@ from terafactor.data.source import read_finite
 from terafactor.kernels import atoms as atom_kernels
 from terafactor.kernels._jit import compiled_now
 from terafactor.problem import NormBall, Problem
-from terafactor.solver.callbacks import Callback, Snapshot
+from terafactor.solver.callbacks import Callback
+from terafactor.solver.loop import Elapsed, run_loop
 from terafactor.solver.options import SolverOptions
+from terafactor.solver.position import Position
 from terafactor.solver.state import SurrogateState
 from terafactor.solver.step import step
 from terafactor.solver.stopping import SurrogateStop
@@ -36,6 +39,7 @@ def fit(
     callbacks: Sequence[Callback] = (),
     *,
     first_batch: int = 0,
+    elapsed: Elapsed | None = None,
 ) -> SurrogateState:
     """Learn a dictionary from a source.
 
@@ -53,6 +57,8 @@ def fit(
         Called after every step, in this order.
     first_batch : int
         Number of the first batch to read: that of the interrupted fit for one that resumes.
+    elapsed : Elapsed, optional
+        Time and bytes that an interrupted fit had used up.
 
     Returns
     -------
@@ -60,26 +66,82 @@ def fit(
         The state after the last step: a usable model, whatever ended the fit.
     """
     announce_compilation()
-    masks = masks_of(source, options.reduction, options.seed)
+    started = time.perf_counter()
     stream = BatchStream(
         source,
         options.batch_size,
-        masks,
+        masks_of(source, options.reduction, options.seed),
         options.seed,
         whole_rows=options.statistics == "full",
         shuffle=options.shuffle,
         mask_offset=0 if state is None else state.n_batches - first_batch,
         missing=options.missing,
     )
-    last_batch = math.ceil(options.n_epochs * stream.batches_per_epoch - 1e-9)  # 0.07 of 100 is 7
-    started, bytes_read = time.perf_counter(), 0
+    elapsed = elapsed or Elapsed()
     if state is None:
         state = initial_state(stream, problem, options)
-        bytes_read = len(stream.first_rows(options.n_components)) * source.shape[1] * source.dtype.itemsize
-    numbers = range(first_batch, last_batch)
-    with Executor(options.n_threads) as executor, projecting(state, problem, options, executor):
-        _loop(stream, problem, options, state, callbacks, numbers, started, bytes_read, executor)
+        n_values = len(stream.first_rows(options.n_components)) * source.shape[1]
+        elapsed = replace(elapsed, bytes_read=elapsed.bytes_read + n_values * source.dtype.itemsize)
+    last_batch = math.ceil(options.n_epochs * stream.batches_per_epoch - 1e-9)  # 0.07 of 100 is 7
+    run_loop(
+        DictionaryLearner(stream, problem, options, state),
+        range(first_batch, last_batch),
+        stream.batches_per_epoch,
+        callbacks,
+        max_time=options.max_time,
+        elapsed=elapsed,
+        started=started,
+    )
     return state
+
+
+class DictionaryLearner:
+    """What the loop drives: one step of the algorithm per batch of a stream. Its memory is ``state``."""
+
+    def __init__(self, stream: BatchStream, problem: Problem, options: SolverOptions, state: SurrogateState) -> None:
+        self.stream = stream
+        self.problem = problem
+        self.options = options
+        self.state = state
+        self._executor = Executor(options.n_threads)
+        self._stop = SurrogateStop(options.tol, stream.masks.cycle_length)
+
+    @property
+    def n_steps(self) -> int:
+        return self.state.n_steps
+
+    @property
+    def n_samples(self) -> int:
+        return self.state.n_samples
+
+    @property
+    def n_reseeded(self) -> int:
+        return self.state.n_reseeded
+
+    def steps(self, numbers: range) -> Generator[int, None, None]:
+        state, problem, options = self.state, self.problem, self.options
+        cycle_length = self.stream.masks.cycle_length
+        with self._executor as executor, projecting(state, problem, options, executor):
+            for batch in self.stream.batches(numbers.start, numbers.stop):
+                step(state, batch, problem, options, executor)
+                if batch.columns is not None and state.n_batches % cycle_length == 0:
+                    state.refresh_sizes(problem)
+                yield batch.n_bytes
+
+    def has_settled(self) -> bool:
+        return self._stop.is_due(self.state.n_steps) and self._stop.update(self.state, self.surrogate())
+
+    def surrogate(self) -> float:
+        state = self.state
+        return self.problem.surrogate_value(
+            self.atoms(), state.code_gram, state.data_code, state.mean_penalty, self._executor
+        )
+
+    def atoms(self) -> Array:
+        return self.state.current_dictionary(self._executor)
+
+    def position(self) -> Position:
+        return self.state.position()
 
 
 @contextlib.contextmanager
@@ -97,61 +159,6 @@ def projecting(
     finally:
         if state.lazy is not None:
             state.dictionary = state.lazy.pause(state.dictionary, executor)
-
-
-def _loop(
-    stream: BatchStream,
-    problem: Problem,
-    options: SolverOptions,
-    state: SurrogateState,
-    callbacks: Sequence[Callback],
-    numbers: range,
-    started: float,
-    bytes_read: int,
-    executor: Executor,
-) -> None:
-    """Draw, step, tell, until something stops it."""
-    stop = SurrogateStop(options.tol, stream.masks.cycle_length)
-    idle, batches_done, stopped_by = 0.0, 0, None
-
-    def surrogate() -> float:
-        dictionary = state.current_dictionary(executor)
-        return problem.surrogate_value(dictionary, state.code_gram, state.data_code, state.mean_penalty, executor)
-
-    def tell(end_of_epoch: bool, stopped_by: str | None) -> bool:
-        snapshot = Snapshot(
-            state.n_steps,
-            state.n_samples,
-            batches_done,
-            len(numbers),
-            time.perf_counter() - started - idle,
-            bytes_read,
-            state.n_reseeded,
-            end_of_epoch,
-            stopped_by,
-            state,
-            surrogate,
-        )
-        return any([callback(snapshot) for callback in callbacks])  # all of them, whatever one says
-
-    for number, batch in zip(numbers, stream.batches(numbers.start, numbers.stop), strict=True):
-        step(state, batch, problem, options, executor)
-        bytes_read += batch.n_bytes
-        batches_done += 1
-        if batch.columns is not None and state.n_batches % stream.masks.cycle_length == 0:
-            state.refresh_sizes(problem)
-        if stop.is_due(state.n_steps) and stop.update(state, surrogate()):
-            stopped_by = "tol"
-        paused = time.perf_counter()
-        if tell((number + 1) % stream.batches_per_epoch == 0, None):
-            stopped_by = stopped_by or "callback"
-        now = time.perf_counter()
-        idle += now - paused
-        if options.max_time is not None and now - started > options.max_time:
-            stopped_by = stopped_by or "max_time"
-        if stopped_by is not None:
-            break
-    tell(True, stopped_by or "n_epochs")
 
 
 def initial_state(stream: BatchStream, problem: Problem, options: SolverOptions) -> SurrogateState:

@@ -12,6 +12,7 @@ from terafactor.kernels import _blas
 from terafactor.kernels.atoms import UNUSED, block_width
 from terafactor.kernels.lazy import bring_atoms, bring_rows, remove_entries, sweep_exact
 from terafactor.kernels.lazy_levels import Levels, Members, open_levels
+from terafactor.solver.position import Position
 
 HORIZON = 1.5
 """How far buckets of levels reach at the beginning of a cycle, in units of what the cycle before passed."""
@@ -73,6 +74,48 @@ class LazyAtoms:
                 work=np.zeros((n_components, 2), np.int64),
             ),
             members=Members(np.empty(0), np.empty(0, np.int32), np.empty(0, np.int64), np.zeros(1, np.int64)),
+        )
+
+    def position(self) -> Position:
+        """Return all of it by name; the arrays are shared, not copied."""
+        arrays = {"written": self.written, "thresholds": self.thresholds, "scales": self.scales}
+        arrays |= {f"levels.{name}": value for name, value in self.levels._asdict().items()}
+        arrays |= {f"members.{name}": value for name, value in self.members._asdict().items()}
+        if self.paused is not None:
+            arrays["paused"] = self.paused
+        return Position({"step": self.step}, arrays)
+
+    @classmethod
+    def at(cls, position: Position, shape: tuple[int, int]) -> LazyAtoms:
+        """Return what a position of a dictionary (k, p) remembers."""
+        k, p = shape
+        thresholds = position.array("thresholds", (None, k), np.float64)
+        levels, members = position.part("levels"), position.part("members")
+        head = levels.array("head", (k, None), np.int64)
+        level = members.array("level", (None,), np.float64)
+        n_members = len(level)
+        return cls(
+            written=position.array("written", (p,), np.int32),
+            thresholds=thresholds,
+            scales=position.array("scales", thresholds.shape, np.float64),
+            levels=Levels(
+                above=levels.array("above", (k, 3), np.float64),
+                near=levels.array("near", (k, head.shape[1], 3), np.float64),
+                head=head,
+                place=levels.array("place", (k,), np.int64),
+                origin=levels.array("origin", (k,), np.float64),
+                horizon=levels.array("horizon", (k,), np.float64),
+                rate=levels.array("rate", (k,), np.float64),
+                work=levels.array("work", (k, 2), np.int64),
+            ),
+            members=Members(
+                level,
+                members.array("feature", (n_members,), np.int32),
+                members.array("following", (n_members,), np.int64),
+                members.array("used", (1,), np.int64),
+            ),
+            step=position.number("step"),
+            paused=position.array("paused", shape, np.float32, np.float64) if "paused" in position.arrays else None,
         )
 
     @property

@@ -29,13 +29,13 @@ class ProgressBar:
         self.console = console or Console(stderr=True)
         self._bar: Progress | None = None
         self._started = time.monotonic()
-        self._first: tuple[int, float] = (0, 0.0)
+        self._first: tuple[int, float] | None = None
         self._surrogate = "..."
         self._surrogate_cost = 0.0
         self._next_line = self._started + LINE_EVERY
 
     def __call__(self, snapshot: Snapshot) -> None:
-        if snapshot.batches_done == 1:
+        if self._first is None:
             self._first = self._position(snapshot)
         finished = snapshot.stopped_by is not None
         self._update_surrogate(snapshot, finished)
@@ -53,7 +53,9 @@ class ProgressBar:
 
     def _speed(self, snapshot: Snapshot) -> float:
         """Return rows per second since the first step, which may have had to wait for compilation."""
-        rows, seconds = (now - then for now, then in zip(self._position(snapshot), self._first, strict=True))
+        rows, seconds = (
+            now - then for now, then in zip(self._position(snapshot), self._first or (0, 0.0), strict=True)
+        )
         return rows / seconds if seconds > 0 else 0.0
 
     def _position(self, snapshot: Snapshot) -> tuple[int, float]:

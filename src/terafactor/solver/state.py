@@ -27,9 +27,13 @@ from terafactor.kernels.accumulation import (
 from terafactor.kernels.atoms import atom_sizes
 from terafactor.problem import ElasticNet, Problem
 from terafactor.solver.lazy import LazyAtoms
+from terafactor.solver.position import Position
 
 SPARSE = 0.3
 """Share of nonzero codes below which skipping the zeros beats the dense matrix product."""
+
+ARRAYS = ("dictionary", "data_code", "code_gram", "feature_counts", "sizes", "multipliers", "idle_rows")
+NUMBERS = ("mean_penalty", "n_steps", "n_batches", "n_samples", "n_reseeded", "surrogates", "n_settled")
 
 
 @dataclass
@@ -107,6 +111,44 @@ class SurrogateState:
     def current_dictionary(self, executor: Executor | None = None) -> Array:
         """Return the dictionary (k, p) up to date: itself, or a copy while exact projections let rows wait."""
         return self.dictionary if self.lazy is None else self.lazy.current(self.dictionary, executor or Executor())
+
+    def pause(self) -> Array:
+        """Return the dictionary up to date, for use until the fit goes on from this state."""
+        return self.dictionary if self.lazy is None else self.lazy.pause(self.dictionary, Executor())
+
+    def position(self) -> Position:
+        """Return all of it by name; the arrays are shared, not copied."""
+        numbers = {name: getattr(self, name) for name in NUMBERS}
+        arrays = {name: getattr(self, name) for name in ARRAYS}
+        if self.lazy is not None:
+            lazy = self.lazy.position()
+            numbers |= {f"lazy.{name}": value for name, value in lazy.numbers.items()}
+            arrays |= {f"lazy.{name}": value for name, value in lazy.arrays.items()}
+        return Position(numbers, arrays)
+
+    @classmethod
+    def at(cls, position: Position) -> SurrogateState:
+        """Return the state of a position, refusing one whose parts do not belong together."""
+        dictionary = position.array("dictionary", (None, None), np.float32, np.float64)
+        k, p = dictionary.shape
+        lazy = position.part("lazy")
+        return cls(
+            dictionary=dictionary,
+            data_code=position.array("data_code", (k, p), dictionary.dtype),
+            code_gram=position.array("code_gram", (k, k), np.float64),
+            feature_counts=position.array("feature_counts", (p,), np.int64),
+            sizes=position.array("sizes", (k,), np.float64),
+            multipliers=position.array("multipliers", (k,), np.float64),
+            idle_rows=position.array("idle_rows", (k,), np.int64),
+            mean_penalty=position.number("mean_penalty", float),
+            n_steps=position.number("n_steps"),
+            n_batches=position.number("n_batches"),
+            n_samples=position.number("n_samples"),
+            n_reseeded=position.number("n_reseeded"),
+            surrogates=[float(value) for value in position.number("surrogates", list)],
+            n_settled=position.number("n_settled"),
+            lazy=LazyAtoms.at(lazy, (k, p)) if lazy.arrays else None,
+        )
 
     def refresh_sizes(self, problem: Problem) -> None:
         """Compute ``sizes`` from scratch, against the drift of adding and subtracting parts of atoms."""

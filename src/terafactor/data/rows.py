@@ -1,0 +1,86 @@
+"""Some of the rows of a source, as a source; and the choice of rows to hold out."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from terafactor._random import Purpose, generator
+from terafactor._typing import Array, Indices
+from terafactor.data.source import FeatureTiles, MatrixSource, check_indices
+
+
+class SelectedRows(MatrixSource):
+    """A view of some rows of a source, in their order. Nothing is read until it is asked for.
+
+    Parameters
+    ----------
+    base : MatrixSource
+    rows : ndarray of shape (n_rows,)
+        Ascending row numbers of ``base``.
+    """
+
+    def __init__(self, base: MatrixSource, rows: Indices) -> None:
+        self.base = base
+        self.rows = np.asarray(rows, np.int64)
+        self.shape = (len(self.rows), base.shape[1])
+        self.dtype = base.dtype
+        self.in_memory = base.in_memory
+        self.geometry = base.geometry
+        ends = [0, *(int(np.searchsorted(self.rows, record.stop)) for record in base.records)]
+        pairs = [range(start, stop) for start, stop in itertools.pairwise(ends)]
+        self._kept = [number for number, rows in enumerate(pairs) if rows]
+        self._records = [pairs[number] for number in self._kept]
+
+    @property
+    def records(self) -> Sequence[range]:
+        return self._records
+
+    def record_name(self, record: int) -> str:
+        return self.base.record_name(self._kept[record])
+
+    def row_blocks(self, record: int) -> Sequence[range] | None:
+        blocks = self.base.row_blocks(self._kept[record])
+        if blocks is None:
+            return None
+        pairs = (np.searchsorted(self.rows, [block.start, block.stop]) for block in blocks)
+        return [range(int(start), int(stop)) for start, stop in pairs if stop > start]
+
+    def tiles(self, record: int) -> FeatureTiles:
+        return self.base.tiles(self._kept[record])
+
+    def read(self, rows: Indices, columns: Indices | None = None) -> Array:
+        check_indices(np.asarray(rows), self.shape[0], "rows")
+        return self.base.read(self.rows[rows], columns)
+
+
+def choose_rows(source: MatrixSource, n_rows: int, seed: int) -> Indices:
+    """Return about ``n_rows`` rows drawn from (seed), ascending: single ones, or whole blocks where rows come in them.
+
+    A block that is read together is kept or held out as one, so that neither part reads it in vain.
+    """
+    random = generator(seed, Purpose.HOLDOUT)
+    blocks = [block for record in range(len(source.records)) for block in source.row_blocks(record) or ()]
+    if n_rows == 0 or not blocks:
+        return np.sort(random.permutation(source.shape[0])[:n_rows])
+    chosen: list[range] = []
+    for number in random.permutation(len(blocks)):
+        if sum(map(len, chosen)) + len(blocks[number]) // 2 >= n_rows and chosen:
+            break
+        chosen.append(blocks[number])
+    return np.sort(np.concatenate([np.asarray(block) for block in chosen]))
+
+
+def choose_records(source: MatrixSource, n_records: int, seed: int) -> Indices:
+    """Return the rows of ``n_records`` whole records drawn from (seed), ascending."""
+    numbers = generator(seed, Purpose.HOLDOUT).permutation(len(source.records))[:n_records]
+    rows = [np.asarray(source.records[number], np.int64) for number in numbers]
+    return np.sort(np.concatenate([np.empty(0, np.int64), *rows]))
+
+
+def rows_digest(rows: Indices) -> str:
+    """Return what tells one choice of rows from another."""
+    return hashlib.sha256(np.asarray(rows, "<i8").tobytes()).hexdigest()

@@ -1,0 +1,63 @@
+"""Rows held out of a matrix: how many, which, and how that is remembered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from terafactor._typing import Indices, is_number
+from terafactor.data import MatrixSource
+from terafactor.data.rows import SelectedRows, choose_records, choose_rows, rows_digest
+from terafactor.errors import DataError, ParameterError
+
+DEFAULT_SHARE, DEFAULT_MOST = 0.05, 2000
+
+
+def hold_out_rows(
+    source: MatrixSource, amount: Any, seed: int
+) -> tuple[MatrixSource, MatrixSource | None, dict[str, Any]]:
+    """Return the rows to learn from, the rows held out (None when none), and what tells the choice again.
+
+    amount: a number of rows, a share of them, "3 records" for whole records, None for the smaller of 5 % and 2 000
+    rows, or what an earlier call told.
+    """
+    asked = amount["amount"] if isinstance(amount, Mapping) else amount
+    if asked is None:
+        asked = _default(source)
+    rows = _choose(source, asked, seed)
+    told = {"amount": asked, "rows": len(rows), "sha256": rows_digest(rows)}
+    if isinstance(amount, Mapping) and dict(amount) != told:
+        raise DataError(f"the rows held out cannot be chosen again: they were {dict(amount)}, now {told}")
+    if len(rows) == 0:
+        return source, None, told
+    kept = np.setdiff1d(np.arange(source.shape[0]), rows, assume_unique=True)
+    return SelectedRows(source, kept), SelectedRows(source, rows), told
+
+
+def _default(source: MatrixSource) -> int:
+    one_block = len(source.records) == 1 and len(source.row_blocks(0) or (None, None)) == 1
+    return 0 if one_block else min(int(DEFAULT_SHARE * source.shape[0]), DEFAULT_MOST)
+
+
+def _choose(source: MatrixSource, amount: Any, seed: int) -> Indices:
+    n_rows, n_records = source.shape[0], len(source.records)
+    whole = re.fullmatch(r"(\d+) ?records?", amount) if isinstance(amount, str) else None
+    if whole is not None:
+        _check(int(whole[1]) < n_records, amount, f"there are {n_records}, and one must be left to learn from")
+        return choose_records(source, int(whole[1]), seed)
+    _check(is_number(amount, Real) and (is_number(amount, Integral) or 0 <= amount < 1), amount)
+    wanted = int(amount) if is_number(amount, Integral) else int(amount * n_rows)
+    _check(0 <= wanted < n_rows, amount, f"there are {n_rows} rows, and one must be left to learn from")
+    rows = choose_rows(source, wanted, seed)
+    _check(len(rows) < n_rows, amount, "rows come in one block, which cannot be split: say holdout=0")
+    return rows
+
+
+def _check(holds: bool, amount: Any, reason: str = "") -> None:
+    if not holds:
+        need = "a number of rows, a share of them between 0 and 1, or 'N records'"
+        raise ParameterError(f"holdout must be {need}, got {amount!r}" + (f" ({reason})" if reason else ""))

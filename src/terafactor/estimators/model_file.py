@@ -1,0 +1,99 @@
+"""Saving and loading of fitted estimators."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from terafactor._durable import naming
+from terafactor.errors import DataError, ParameterError
+from terafactor.runs.artifact import Artifact, read_artifact, write_artifact
+from terafactor.runs.directory import RunDirectory
+from terafactor.runs.parameters import from_plain
+from terafactor.solver.position import Position
+
+
+class ModelFileMixin:
+    """Gives an estimator ``save`` and ``export``; it implements ``to_artifact`` and ``from_artifact``."""
+
+    kind: str
+
+    def to_artifact(self, position: Position | None = None) -> Artifact:
+        """Return what a file holds."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_artifact(cls, artifact: Artifact) -> Self:
+        """Return the estimator that a file holds."""
+        raise NotImplementedError
+
+    def save(self, path: Path | str, *, overwrite: bool = False) -> None:
+        """Write the fitted model to a folder, for :func:`terafactor.load_model`.
+
+        Parameters
+        ----------
+        path : path
+            The folder, made by this call.
+        overwrite : bool
+            Whether a model there may be replaced.
+        """
+        write_artifact(self.to_artifact(), path, overwrite=overwrite)
+
+    def export(self, path: Path | str) -> None:
+        """Write the learned arrays as a plain ``.npz``, for programs that do not know terafactor."""
+        path = Path(path)
+        if path.suffix != ".npz":
+            raise ParameterError(f"export writes a .npz file, got {path}: save writes a model to load again")
+        arrays = {name: getattr(self, name) for name in sorted(vars(self)) if name.endswith("_")}
+        arrays = {name: value for name, value in arrays.items() if isinstance(value, np.ndarray)}
+        temporary = path.with_name(f".{path.stem}.unfinished.npz")
+        with naming(path):
+            np.savez(temporary, allow_pickle=False, **arrays)
+            os.replace(temporary, path)
+
+
+def load_model(path: Path | str) -> Any:
+    """Load a fitted estimator from a model folder, a checkpoint, or a run directory with a model in it.
+
+    The training data is not needed. Files are verified before anything is allocated, and hold no code.
+
+    Parameters
+    ----------
+    path : path
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np
+    >>> from terafactor import MaskedDictionaryLearning, load_model
+    >>> X = np.random.default_rng(0).standard_normal((60, 8))
+    >>> model = MaskedDictionaryLearning(3, random_state=0).fit(X)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(f"{folder}/model")
+    ...     loaded = load_model(f"{folder}/model")
+    >>> np.array_equal(loaded.transform(X), model.transform(X))
+    True
+    """
+    from terafactor import KINDS
+
+    run = RunDirectory(path)
+    if run.is_run and not run.model.is_dir():
+        raise DataError(f"{path} has no model yet: finish it with terafactor resume, or load one of its checkpoints")
+    artifact = read_artifact(run.model if run.is_run else path)
+    if artifact.kind not in KINDS:
+        raise DataError(f"{path} holds a {artifact.kind!r}, which is none of {', '.join(KINDS)}")
+    module, name = KINDS[artifact.kind].split(":")
+    return getattr(import_module(module), name).from_artifact(artifact)
+
+
+def known_parameters(estimator: type, artifact: Artifact) -> dict[str, Any]:
+    """Return the parameters in a file, refusing those that the estimator does not have."""
+    parameters = from_plain(artifact.parameters)
+    known = estimator._get_param_names()  # type: ignore[attr-defined]
+    unknown = sorted(set(parameters) - set(known))
+    if unknown:
+        raise DataError(f"the file has parameters that {artifact.kind} does not: {', '.join(unknown)}")
+    return parameters

@@ -1,0 +1,117 @@
+"""The folder of a run::
+
+run/
+  config.toml       what was asked, with every default and the seed filled in
+  metrics.jsonl     one evaluation per line
+  log.txt           what happened, with times
+  checkpoints/      step-000000120/ and so on: each a file like a model, to go on from
+  model/            what was learned, once the run is done
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from terafactor._durable import naming, write_durably
+from terafactor.errors import DataError, ParameterError
+
+logger = logging.getLogger("terafactor")
+
+
+class RunDirectory:
+    """Names and settings of a run directory.
+
+    Parameters
+    ----------
+    path : path
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.config_file = self.path / "config.toml"
+        self.metrics_file = self.path / "metrics.jsonl"
+        self.log_file = self.path / "log.txt"
+        self.checkpoints = self.path / "checkpoints"
+        self.model = self.path / "model"
+
+    @property
+    def is_run(self) -> bool:
+        """Whether a run was started here."""
+        return self.config_file.is_file()
+
+    def config(self) -> dict[str, Any]:
+        """Read the configuration."""
+        if not self.is_run:
+            raise DataError(f"{self.path} is not a run directory: it has no config.toml")
+        with naming(self.config_file, "read"):
+            content = self.config_file.read_bytes()
+        try:
+            return tomllib.loads(content.decode())
+        except ValueError as error:
+            raise DataError(f"{self.config_file} is not TOML: {error}") from error
+
+    def write_config(self, config: Mapping[str, Any]) -> None:
+        """Write the configuration; settings that are None are left out, as TOML has no word for them."""
+        import tomli_w
+
+        write_durably(self.config_file, tomli_w.dumps(without_none(config)).encode())
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the directory, made if need be, against other processes. A process that dies lets go of it."""
+        with naming(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            file = open(self.path / ".lock", "ab")  # noqa: SIM115
+        with file:
+            if not _try_lock(file):
+                raise ParameterError(
+                    f"another process is working in {self.path}: wait for it, or choose another directory"
+                )
+            yield
+
+    @contextlib.contextmanager
+    def logging(self) -> Iterator[None]:
+        """Write what the package logs to log.txt as well."""
+        with naming(self.log_file):
+            handler = logging.FileHandler(self.log_file, encoding="utf-8")
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        level = logger.level
+        logger.addHandler(handler)
+        logger.setLevel(min(logging.INFO, logger.getEffectiveLevel()))
+        try:
+            yield
+        finally:
+            logger.setLevel(level)
+            logger.removeHandler(handler)
+            handler.close()
+
+
+def without_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return nested settings without those that are None."""
+    return {
+        name: without_none(value) if isinstance(value, Mapping) else value
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def _try_lock(file: IO[bytes]) -> bool:
+    """Lock a file until it is closed; False when another process has it."""
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,66 @@
+"""Parameters of estimators as plain values, for files, and back."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Set
+from dataclasses import asdict, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from terafactor.problem import ElasticNet, NormBall
+
+KINDS: dict[str, Any] = {"ElasticNet": ElasticNet, "NormBall": NormBall}
+"""Objects that parameters may hold, by the name that files give them."""
+
+LEFT_OUT = frozenset({"callbacks", "n_threads", "verbose"})
+"""Parameters that are of the moment, not of the model."""
+
+
+def plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters as values that JSON and TOML can hold."""
+    return {name: to_plain(value) for name, value in parameters.items() if name not in LEFT_OUT}
+
+
+def to_plain(value: Any) -> Any:
+    """Return one value in plain form: an array becomes its digest, an object of ours its name and fields."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Mapping):
+        return {str(name): to_plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(part) for part in value]
+    if is_dataclass(value) and type(value).__name__ in KINDS:
+        return {"type": type(value).__name__, **asdict(value)}  # type: ignore[arg-type]
+    array = getattr(value, "components_", value)
+    if isinstance(array, np.ndarray):
+        return {"type": "array", "sha256": hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()}
+    return {"type": type(value).__name__}
+
+
+def from_plain(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters from plain values; those that a file cannot hold, such as arrays, become None."""
+    return {name: _object(value) for name, value in parameters.items()}
+
+
+def _object(value: Any) -> Any:
+    if not isinstance(value, Mapping) or "type" not in value:
+        return value
+    fields = {name: part for name, part in value.items() if name != "type"}
+    return KINDS[value["type"]](**fields) if value["type"] in KINDS else None
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any], ignored: Set[str] = frozenset()) -> list[str]:
+    """Say in words how two sets of plain values differ."""
+    names = sorted((set(before) | set(now)) - ignored - LEFT_OUT)
+    return [
+        f"{name} was {before.get(name, 'not set')!r}, now {now.get(name, 'not set')!r}"
+        for name in names
+        if before.get(name) != now.get(name)
+    ]

@@ -1,0 +1,119 @@
+"""The only loop: advance, tell, until something stops it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from terafactor._typing import Array
+from terafactor.solver.callbacks import Callback, Snapshot
+from terafactor.solver.position import Position
+
+
+class Learner(Protocol):
+    """What the loop drives: something that learns step by step, and can tell where it stands after each."""
+
+    @property
+    def n_steps(self) -> int:
+        """Steps done since the learner was new."""
+
+    @property
+    def n_samples(self) -> int:
+        """Rows seen."""
+
+    @property
+    def n_reseeded(self) -> int:
+        """Atoms started anew."""
+
+    def steps(self, numbers: range) -> Generator[int, None, None]:
+        """Do one step per batch number and yield the bytes that it read; closing it leaves a usable model."""
+
+    def has_settled(self) -> bool:
+        """Whether the last step showed that going on changes little."""
+
+    def surrogate(self) -> float:
+        """Compute the value of what the steps minimise."""
+
+    def atoms(self) -> Array:
+        """Return the atoms (k, p); not to be changed."""
+
+    def position(self) -> Position:
+        """Return what another learner needs to go on from here."""
+
+
+@dataclass(frozen=True)
+class Elapsed:
+    """What a fit had used up before it was interrupted."""
+
+    seconds: float = 0.0
+    bytes_read: int = 0
+
+
+def run_loop(
+    learner: Learner,
+    numbers: range,
+    batches_per_epoch: int,
+    callbacks: Sequence[Callback] = (),
+    *,
+    max_time: float | None = None,
+    elapsed: Elapsed | None = None,
+    started: float | None = None,
+) -> None:
+    """Let a learner do one step per number, and call back after each.
+
+    Parameters
+    ----------
+    learner : Learner
+    numbers : range
+        Numbers of the batches to learn from, counted over all epochs.
+    batches_per_epoch : int
+    callbacks : sequence of Callback
+        Called after every step and at the end, in this order; one that returns True stops the loop.
+    max_time : float, optional
+        Seconds after which the loop stops, callbacks and what had elapsed before included.
+    elapsed : Elapsed, optional
+        What an interrupted fit had used up, counted in what callbacks are told.
+    started : float, optional
+        Reading of ``time.perf_counter`` at which the fit began; by default now.
+    """
+    before = elapsed or Elapsed()
+    started = (time.perf_counter() if started is None else started) - before.seconds
+    bytes_read, idle, stopped_by = before.bytes_read, 0.0, None
+
+    def tell(batches_done: int, end_of_epoch: bool, stopped_by: str | None) -> bool:
+        nonlocal idle
+        paused = time.perf_counter()
+        snapshot = Snapshot(
+            step=learner.n_steps,
+            n_samples=learner.n_samples,
+            batches_done=batches_done,
+            batches_to_do=numbers.stop,
+            batches_per_epoch=batches_per_epoch,
+            seconds=paused - started - idle,
+            bytes_read=bytes_read,
+            n_reseeded=learner.n_reseeded,
+            end_of_epoch=end_of_epoch,
+            stopped_by=stopped_by,
+            _learner=learner,
+        )
+        stop = any([callback(snapshot) for callback in callbacks])  # all of them, whatever one says
+        idle += time.perf_counter() - paused
+        return stop
+
+    batches_done = numbers.start
+    with contextlib.closing(learner.steps(numbers)) as steps:
+        for n_bytes in steps:
+            bytes_read += n_bytes
+            batches_done += 1
+            if learner.has_settled():
+                stopped_by = "tol"
+            if tell(batches_done, batches_done % batches_per_epoch == 0, None):
+                stopped_by = stopped_by or "callback"
+            if max_time is not None and time.perf_counter() - started > max_time:
+                stopped_by = stopped_by or "max_time"
+            if stopped_by is not None:
+                break
+        tell(batches_done, True, stopped_by or "n_epochs")
