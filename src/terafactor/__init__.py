@@ -50,7 +50,10 @@ __all__ = [
     "train",
 ]
 
-KINDS = {"MaskedDictionaryLearning": "terafactor.estimators:MaskedDictionaryLearning"}
+KINDS = {
+    "BrainDictionaryLearning": "terafactor.brain:BrainDictionaryLearning",
+    "MaskedDictionaryLearning": "terafactor.estimators:MaskedDictionaryLearning",
+}
 """What a model file may hold, and the class that it then is: the only classes that load_model makes."""
 
 

@@ -38,6 +38,7 @@ class JoinedSource(MatrixSource):
         self.shape = (int(self._starts[-1]), first.shape[1])
         self.dtype = first.dtype
         self.in_memory = all(source.in_memory for source in self.sources)
+        self.whole_records = any(source.whole_records for source in self.sources)
         self.geometry = first.geometry
 
     @property

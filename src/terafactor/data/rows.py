@@ -29,6 +29,7 @@ class SelectedRows(MatrixSource):
         self.shape = (len(self.rows), base.shape[1])
         self.dtype = base.dtype
         self.in_memory = base.in_memory
+        self.whole_records = base.whole_records
         self.geometry = base.geometry
         ends = [0, *(int(np.searchsorted(self.rows, record.stop)) for record in base.records)]
         pairs = [range(start, stop) for start, stop in itertools.pairwise(ends)]

@@ -47,6 +47,9 @@ class MatrixSource(ABC):
     in_memory: bool = False
     """Whether whole rows are at hand, so that reading fewer features saves nothing."""
 
+    whole_records: bool = False
+    """Whether a record comes as a whole only, so that all its batches should follow each other."""
+
     geometry: tuple[int, ...] | None = None
     """Shape of a row as a picture, for those who draw atoms."""
 
@@ -66,6 +69,10 @@ class MatrixSource(ABC):
     def tiles(self, record: int) -> FeatureTiles:
         """Return the groups of features of one record that are cheap to read together: by default, each alone."""
         return FeatureTiles()
+
+    def identity(self) -> str | None:
+        """Return what tells this matrix from others without reading it; None: its values have to."""
+        return None
 
     @abstractmethod
     def read(self, rows: Indices, columns: Indices | None = None) -> Array:

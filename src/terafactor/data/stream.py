@@ -61,7 +61,8 @@ class BatchStream:
 
     Every epoch visits every row once, in an order drawn from (seed, epoch): the row blocks of each record are
     shuffled and cut into batches, then the batches of all records are shuffled. Where masks go by record and several
-    batches make up a block of rows, these follow each other and share a mask, so that the block is read once.
+    batches make up a block of rows, these follow each other and share a mask, so that the block is read once. Where
+    records come as a whole, all batches of one follow each other.
 
     Parameters
     ----------
@@ -177,7 +178,9 @@ class BatchStream:
         return np.concatenate([np.asarray(blocks[index]) for index in order])
 
     def _visit_length(self, record: int) -> int:
-        """Return how many rows share a mask: a batch, or a block where masks go by record and batches divide it."""
+        """Return how many rows follow each other: a batch, a block whose batches share a mask, or the whole record."""
+        if self.source.whole_records:
+            return max(len(self.source.records[record]), 1)
         blocks = self.source.row_blocks(record) if self.masks.by_record else None
         height = max(map(len, blocks), default=0) if blocks else 0
         whole = height % self.batch_size == 0 or len(blocks or ()) == 1

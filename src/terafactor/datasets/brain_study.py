@@ -142,7 +142,7 @@ def _head(resolution: int) -> tuple[_Head, Array]:
     mask = np.asarray(template.dataobj) > 0
     places = np.argwhere(mask).astype(np.float64)
     points = (places @ template.affine[:3, :3].T + template.affine[:3, 3]).T
-    edges = np.stack([change[mask] for change in np.gradient(mask.astype(np.float32))])
+    edges = np.stack([np.asarray(change)[mask] for change in np.gradient(mask.astype(np.float32))])
     inside = (np.asarray(grey.dataobj) > 0)[mask]
     return _Head(mask, template.affine, points.astype(np.float32), edges, float(resolution)), inside
 
