@@ -83,6 +83,8 @@ class BrainDictionaryLearning(ModelFileMixin, TransformerMixin, BaseEstimator):
     components_img_ : image
         The same as an image.
     masker_, mask_img_ : fitted masker and its mask
+    background_ : ndarray of shape (n_voxels,) or None
+        Mean of some volumes of the first image, to draw maps on.
     n_elements_ : int
         Number of maps.
     history_, stopped_by_, n_steps_, feature_counts_
@@ -295,6 +297,7 @@ class BrainDictionaryLearning(ModelFileMixin, TransformerMixin, BaseEstimator):
             n_threads=1 if self.store is False else n_threads,
         )
         self.masker_, self.mask_img_, self._kind = source.masker, source.masker.mask_img_, source.kind
+        self.background_ = source.background()
         if self.store is False:
             return source
         return packed_images(
@@ -332,6 +335,8 @@ class BrainDictionaryLearning(ModelFileMixin, TransformerMixin, BaseEstimator):
         """Return the model, or a position of the fit that is running, as what a file holds."""
         learned = self._learner.to_artifact(position).position
         arrays = {f"brain.{name}": array for name, array in self._kind.masker_arrays(self.masker_).items()}
+        if self.background_ is not None:
+            arrays["brain.background"] = self.background_
         facts = {"brain.kind": self._kind.name, "brain.options": plain_parameters(masker_options(self.masker_))}
         parameters = plain_parameters(self.get_params(deep=False))
         return Artifact(self.kind, parameters, Position(facts | dict(learned.numbers), arrays | dict(learned.arrays)))
@@ -344,6 +349,7 @@ class BrainDictionaryLearning(ModelFileMixin, TransformerMixin, BaseEstimator):
         estimator._kind = kind_named(brain.number("kind", str))
         estimator.masker_ = estimator._kind.masker_at(brain, from_plain(brain.number("options", dict)))
         estimator.mask_img_ = estimator.masker_.mask_img_
+        estimator.background_ = brain.arrays.get("background")
         parameters = plain_parameters(estimator._new_learner(None).get_params(deep=False))
         learned = Artifact(MaskedDictionaryLearning.kind, parameters, artifact.position)
         estimator._keep(MaskedDictionaryLearning.from_artifact(learned))
@@ -358,7 +364,6 @@ class BrainDictionaryLearning(ModelFileMixin, TransformerMixin, BaseEstimator):
             constraint="l1",
             positive_dict=self.positive_dict,
             reduction=self.reduction,
-            statistics="masked",
             batch_size=self.batch_size,
             n_epochs=self._n_epochs(data),
             forgetting=self.forgetting,

@@ -21,7 +21,7 @@ import numpy as np
 
 from terafactor._typing import Array, Indices
 from terafactor.brain.confounds import Confounds
-from terafactor.brain.kinds import ImageKind, mask_series, masker_options, n_features, name_of
+from terafactor.brain.kinds import ImageKind, mask_series, masker_options, n_features, name_of, nibabel
 from terafactor.brain.surfaces import twin_files
 from terafactor.data.source import MatrixSource, check_finite, check_indices
 from terafactor.errors import DataError
@@ -214,6 +214,11 @@ class ImagesSource(MatrixSource):
                 self._series.popitem(last=False)
         return series
 
+    def background(self) -> Array | None:
+        """Return an image to draw maps on (p,), from the first record; None where there is none."""
+        with _naming(self.record_name(0)):
+            return self.kind.background(self.images[0], self.masker)
+
     def identity(self) -> str:
         """Return what tells these images, masked and cleaned this way, from others, without reading them."""
         cleaning = {"masker": type(self.masker).__name__, **masker_options(self.masker)}
@@ -287,10 +292,11 @@ def _naming(name: str) -> Iterator[None]:
     """Name the file in whatever goes wrong while it is read."""
     try:
         yield
-    except (OSError, EOFError, ValueError, zlib.error) as error:
+    except (OSError, EOFError, ValueError, zlib.error, nibabel().filebasedimages.ImageFileError) as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(f"{name} cannot be read ({error}): it may be cut short or damaged; fetch it again") from error
+        reason = " ".join(str(error).split())
+        raise DataError(f"{name} cannot be read ({reason}): it may be cut short or damaged; fetch it again") from error
 
 
 def _sampled(path: Path) -> bytes:

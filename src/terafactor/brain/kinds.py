@@ -57,6 +57,10 @@ class ImageKind(ABC):
     def load(self, image: Any) -> tuple[Any, int]:
         """Return the image with its numbers in memory, not finite ones set to zero, and how many these were."""
 
+    def background(self, image: Any, masker: Any) -> Array | None:
+        """Return the mean of a few images at each place that the masker keeps (p,), to draw maps on; None: nothing."""
+        return None
+
     @abstractmethod
     def mismatch(self, image: Any, reference: Any) -> str | None:
         """Say how an image lies otherwise than a reference, as the end of a sentence; None when it does not."""

@@ -58,7 +58,7 @@ class Surfaces(ImageKind):
         return None if found == needed else f"has {found} vertices instead of {needed}"
 
     def new_masker(self, mask: Any, options: Mapping[str, Any]) -> Any:
-        return nilearn("maskers").SurfaceMasker(mask_img=mask, **options)
+        return nilearn("maskers").SurfaceMasker(mask_img=mask, **{"standardize": None, **options})
 
     def fit_masker(self, masker: Any, images: Sequence[Any]) -> Any:
         return masker.fit(None if masker.mask_img is not None else images[0])

@@ -19,7 +19,7 @@ HEADS = 20
 """Images that a mask is computed from, at the most."""
 
 VOLUMES_PER_HEAD = 5
-"""Volumes of each that a mask is computed from: the first ones, so that little has to be decompressed."""
+"""Volumes of each that a mask or a background is computed from: the first ones, so that little has to be decompressed."""
 
 
 class Volumes(ImageKind):
@@ -50,6 +50,12 @@ class Volumes(ImageKind):
         header.set_data_dtype(np.float32)
         return type(image)(values, image.affine, header), n_bad
 
+    def background(self, image: Any, masker: Any) -> Array | None:
+        if self.mismatch(image, masker.mask_img_) is not None:
+            return None
+        mean = np.asarray(image.dataobj[..., :VOLUMES_PER_HEAD], np.float32).mean(axis=3)
+        return np.nan_to_num(mean[np.asarray(masker.mask_img_.dataobj) > 0], posinf=0, neginf=0)
+
     def mismatch(self, image: Any, reference: Any) -> str | None:
         if image.shape[:3] != reference.shape[:3]:
             return f"has the shape {image.shape[:3]} instead of {reference.shape[:3]}"
@@ -59,7 +65,7 @@ class Volumes(ImageKind):
 
     def new_masker(self, mask: Any, options: Mapping[str, Any]) -> Any:
         mask = os.fspath(mask) if isinstance(mask, os.PathLike) else mask
-        return nilearn("maskers").MultiNiftiMasker(mask_img=mask, **options)
+        return nilearn("maskers").MultiNiftiMasker(mask_img=mask, **{"standardize": None, **options})
 
     def fit_masker(self, masker: Any, images: Sequence[Any]) -> Any:
         if masker.mask_img is not None:
