@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import core, exact, missing, sources
+from benchmarks import core, exact, missing, runs, sources
 from benchmarks.harness import Bar, Result, machine
 
 SUITES = {
@@ -21,6 +21,7 @@ SUITES = {
     "missing": missing.BENCHMARKS,
     "exact": exact.BENCHMARKS,
     "sources": sources.BENCHMARKS,
+    "runs": runs.BENCHMARKS,
 }
 OUTPUT = Path(__file__).parent / "output"
 

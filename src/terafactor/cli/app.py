@@ -9,7 +9,11 @@ from typing import Annotated
 import typer
 
 import terafactor
-from terafactor.errors import DataError, DataTypeError, TerafactorError
+from terafactor.cli import doctor as doctor_command
+from terafactor.cli import fit as fit_command
+from terafactor.cli import inspect as inspect_command
+from terafactor.cli import transform as transform_command
+from terafactor.errors import DataError, DataTypeError, RunInterruptedError, StorageError, TerafactorError
 
 app = typer.Typer(
     name="terafactor",
@@ -31,6 +35,7 @@ def common(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
     ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from; works anywhere.")] = False,
 ) -> None:
     """Factorize matrices too large to read in full."""
 
@@ -70,10 +75,39 @@ def pack(
     run(source, out, block_rows=block_rows, dtype=dtype, seed=seed, n_threads=threads)
 
 
+for command, example in (
+    (fit_command.fit, fit_command.FIT_EXAMPLE),
+    (fit_command.resume, fit_command.RESUME_EXAMPLE),
+    (transform_command.transform, transform_command.TRANSFORM_EXAMPLE),
+    (transform_command.export, transform_command.EXPORT_EXAMPLE),
+    (inspect_command.inspect, inspect_command.EXAMPLE),
+    (doctor_command.doctor, doctor_command.EXAMPLE),
+):
+    app.command(epilog=example)(command)
+
+
 def main() -> None:
-    """Run the command line: 0 done, 1 internal error, 2 wrong use, 3 bad data."""
+    """Run the command line: 0 done, 1 internal error, 2 wrong use, 3 bad data, 4 interrupted with a checkpoint."""
+    debug = "--debug" in sys.argv
+    sys.argv = [argument for argument in sys.argv if argument != "--debug"]
     try:
         app()
-    except TerafactorError as error:
-        typer.secho(f"error: {error}", fg="red", err=True)
-        sys.exit(3 if isinstance(error, DataError | DataTypeError) else 2)
+    except Exception as error:
+        if debug:
+            raise
+        ours = isinstance(error, TerafactorError)
+        typer.secho(f"error: {error}" if ours else f"internal error: {_describe(error)}", fg="red", err=True)
+        sys.exit(exit_code(error))
+
+
+def exit_code(error: Exception) -> int:
+    """Return what the process tells the shell."""
+    if isinstance(error, RunInterruptedError):
+        return 4
+    if isinstance(error, DataError | DataTypeError | StorageError):
+        return 3
+    return 2 if isinstance(error, TerafactorError) else 1
+
+
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}; say --debug to see where, and please report it with terafactor doctor"

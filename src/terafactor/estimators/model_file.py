@@ -77,16 +77,21 @@ def load_model(path: Path | str) -> Any:
     >>> np.array_equal(loaded.transform(X), model.transform(X))
     True
     """
-    from terafactor import KINDS
-
     run = RunDirectory(path)
     if run.is_run and not run.model.is_dir():
         raise DataError(f"{path} has no model yet: finish it with terafactor resume, or load one of its checkpoints")
     artifact = read_artifact(run.model if run.is_run else path)
-    if artifact.kind not in KINDS:
-        raise DataError(f"{path} holds a {artifact.kind!r}, which is none of {', '.join(KINDS)}")
-    module, name = KINDS[artifact.kind].split(":")
-    return getattr(import_module(module), name).from_artifact(artifact)
+    return estimator_class(artifact.kind).from_artifact(artifact)
+
+
+def estimator_class(kind: Any) -> Any:
+    """Return the class that a kind of model file is of, out of a fixed table."""
+    from terafactor import KINDS
+
+    if kind not in KINDS:
+        raise DataError(f"the file holds a {kind!r}, which is none of {', '.join(KINDS)}")
+    module, name = KINDS[kind].split(":")
+    return getattr(import_module(module), name)
 
 
 def known_parameters(estimator: type, artifact: Artifact) -> dict[str, Any]:

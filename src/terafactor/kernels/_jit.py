@@ -15,13 +15,15 @@ logger = logging.getLogger(__name__)
 
 # Sums may be reassociated (SIMD) and fused; NaN and infinities keep their meaning.
 FAST_MATH = {"reassoc", "contract", "nsz", "arcp"}
-OPTIONS = {"nogil": True, "fastmath": FAST_MATH, "error_model": "numpy"}
+# Kernels are inlined in those that call them. A copy of its own in each caller's machine code would be optimised by its
+# surroundings, and the loader would take whichever copy came first: bits would depend on what a process ran before.
+OPTIONS = {"nogil": True, "fastmath": FAST_MATH, "error_model": "numpy", "forceinline": True}
 
 _kernels: list[Any] = []
 _uncached_reported = False
 
 
-def drop_stale_cache() -> None:
+def drop_stale_cache(cache: Path) -> None:
     """Remove machine code compiled from an earlier state of these files.
 
     Numba looks only at the file of a kernel, not at those it calls into: after a change there, it would run the old
@@ -31,17 +33,19 @@ def drop_stale_cache() -> None:
     digest = hashlib.sha256()
     for file in (*sorted(folder.glob("*.py")), folder.parent / "_threads.py"):
         digest.update(file.read_bytes())
-    stamp = folder / "__pycache__" / "kernels.sha256"
-    with contextlib.suppress(OSError):  # nowhere to write: then there is no cache here either
+    stamp = cache / "kernels.sha256"
+    with contextlib.suppress(OSError):  # read-only: then what is there was compiled for these files
         if not stamp.exists() or stamp.read_text() != digest.hexdigest():
             for pattern in ("*.nbi", "*.nbc"):
                 for file in stamp.parent.glob(pattern):
                     file.unlink(missing_ok=True)
-            stamp.parent.mkdir(exist_ok=True)
+            stamp.parent.mkdir(parents=True, exist_ok=True)
             stamp.write_text(digest.hexdigest())
 
 
-drop_stale_cache()
+def cache_place() -> Path | None:
+    """Return where compiled kernels are kept, None where no place is writable."""
+    return next((Path(kernel.stats.cache_path) for kernel in _kernels if kernel.stats.cache_path), None)
 
 
 def jit(function: Callable[..., Any]) -> Any:
@@ -61,6 +65,8 @@ def jit(function: Callable[..., Any]) -> Any:
                 error,
             )
         kernel = numba.njit(**OPTIONS)(function)
+    if kernel.stats.cache_path and cache_place() is None:
+        drop_stale_cache(Path(kernel.stats.cache_path))
     _kernels.append(kernel)
     return kernel
 

@@ -103,6 +103,11 @@ def read_artifact(folder: Path | str) -> Artifact:
     )
 
 
+def verify_artifact(folder: Path) -> None:
+    """Raise an error unless manifest and arrays are whole, without allocating the arrays."""
+    _check_file(folder / ARRAYS, read_manifest(folder))
+
+
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Read and verify the manifest alone."""
     path = folder / MANIFEST
@@ -194,7 +199,7 @@ def _write_arrays(arrays: Mapping[str, Array], path: Path) -> dict[str, Any]:
     from safetensors.numpy import save_file
 
     by_column = {name for name, array in arrays.items() if array.flags.f_contiguous and not array.flags.c_contiguous}
-    stored = {name: np.ascontiguousarray(array.T if name in by_column else array) for name, array in arrays.items()}
+    stored = {name: np.asarray(array.T if name in by_column else array, order="C") for name, array in arrays.items()}
     with naming(path):
         try:
             save_file(stored, path)
@@ -210,20 +215,25 @@ def _read_arrays(path: Path, manifest: dict[str, Any]) -> dict[str, Array]:
     """Read the arrays once size, digest and header agree with the manifest."""
     from safetensors import SafetensorError, safe_open
 
+    _check_file(path, manifest)
+    try:
+        with naming(path, "read"), safe_open(path, framework="numpy") as file:
+            return _matching(file, manifest["arrays"], path)
+    except SafetensorError as error:
+        raise DataError(f"{path} is not a file of arrays: {error}") from error
+
+
+def _check_file(path: Path, manifest: dict[str, Any]) -> None:
+    """Raise an error unless the file of arrays has the size and digest of its manifest."""
     expected = manifest["files"].get(ARRAYS)
     if not path.is_file():
         raise DataError(f"{path} is missing")
     with naming(path, "read"):
         size = path.stat().st_size
-        if not isinstance(expected, dict) or size != expected.get("bytes"):
-            raise DataError(f"{path} has {size} bytes instead of those of its manifest, {expected!r}: it is damaged")
-        if _digest(path) != expected.get("sha256"):
-            raise DataError(f"{path} is damaged: its content does not match the sha256 in {MANIFEST}")
-        try:
-            with safe_open(path, framework="numpy") as file:
-                return _matching(file, manifest["arrays"], path)
-        except SafetensorError as error:
-            raise DataError(f"{path} is not a file of arrays: {error}") from error
+    if not isinstance(expected, dict) or size != expected.get("bytes"):
+        raise DataError(f"{path} has {size} bytes instead of those of its manifest, {expected!r}: it is damaged")
+    if _digest(path) != expected.get("sha256"):
+        raise DataError(f"{path} is damaged: its content does not match the sha256 in {MANIFEST}")
 
 
 def _matching(file: Any, described: dict[str, Any], path: Path) -> dict[str, Array]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from terafactor._durable import naming
 from terafactor._typing import is_number
 from terafactor.errors import DataError, ParameterError
-from terafactor.runs.artifact import Artifact, read_artifact, write_artifact
+from terafactor.runs.artifact import Artifact, read_artifact, verify_artifact, write_artifact
 from terafactor.solver.callbacks import Snapshot
 from terafactor.solver.position import Position
 
@@ -95,7 +95,7 @@ class Checkpointer:
         if place.exists():  # of a run whose later checkpoint was damaged
             remove(place)
         write_artifact(self.make_artifact(position), place)
-        read_artifact(place)
+        verify_artifact(place)
         self.last_step = step
         self._prune()
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from terafactor.solver.loop import Learner
 
 
-GRACE = 0.5
+GRACE = 0.25
 """Seconds that evaluations may take in any case, so that short fits have a curve too."""
 
 

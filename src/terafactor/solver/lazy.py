@@ -80,7 +80,9 @@ class LazyAtoms:
         """Return all of it by name; the arrays are shared, not copied."""
         arrays = {"written": self.written, "thresholds": self.thresholds, "scales": self.scales}
         arrays |= {f"levels.{name}": value for name, value in self.levels._asdict().items()}
-        arrays |= {f"members.{name}": value for name, value in self.members._asdict().items()}
+        used = int(self.members.used[0])  # what lies behind is room, with anything in it
+        arrays |= {f"members.{name}": getattr(self.members, name)[:used] for name in ("level", "feature", "following")}
+        arrays["members.used"] = self.members.used
         if self.paused is not None:
             arrays["paused"] = self.paused
         return Position({"step": self.step}, arrays)

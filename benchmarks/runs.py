@@ -1,0 +1,72 @@
+"""The bars of runs: what checkpoints, evaluations and the live view cost."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.harness import Bar, Result
+from terafactor import CheckpointPolicy, MaskedDictionaryLearning, train
+from terafactor.runs import write_artifact
+from terafactor.runs.artifact import verify_artifact
+from terafactor.solver import Snapshot
+
+N_FEATURES, N_COMPONENTS = 200_000, 70
+
+
+class Clock:
+    """Callback that tells the share of the time, after the first step, that went to callbacks."""
+
+    def __init__(self) -> None:
+        self.first: tuple[float, float] | None = None
+        self.share = 0.0
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        now = time.perf_counter()
+        if self.first is None:
+            self.first = (now, snapshot.seconds)
+        elif now > self.first[0]:
+            wall, learning = now - self.first[0], snapshot.seconds - self.first[1]
+            self.share = 1 - learning / wall
+
+
+def estimator(seconds: float, clock: Clock) -> MaskedDictionaryLearning:
+    return MaskedDictionaryLearning(
+        N_COMPONENTS, alpha=1e-3, penalty="l2", constraint="l1", reduction=12, statistics="masked", n_epochs=1e6,
+        max_time=seconds, random_state=0, callbacks=[clock],
+    )  # fmt: skip
+
+
+def checkpoint_cost(quick: bool) -> Iterator[Result]:
+    """p = 200 000, k = 70: the time to write and verify one, against the minute between two."""
+    X = np.random.default_rng(0).standard_normal((200, N_FEATURES), np.float32)
+    clock = Clock()
+    model = estimator(3.0, clock).fit(X)
+    times = []
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(3 if quick else 7):
+            started = time.perf_counter()
+            verify_artifact(write_artifact(model.to_artifact(), Path(folder, str(number))))
+            times.append(time.perf_counter() - started)
+    cost = 100 * float(np.median(times)) / 60
+    yield Bar("checkpoints every minute", cost, 1.0, unit="%", details={"one takes s": float(np.median(times))})
+
+
+def watching_cost(quick: bool) -> Iterator[Result]:
+    """The same fit in a run directory: evaluations on held-out rows, metrics and the live view together."""
+    X = np.random.default_rng(0).standard_normal((200, N_FEATURES), np.float32)
+    seconds = 60.0
+    clock = Clock()
+    with tempfile.TemporaryDirectory() as folder:
+        model = train(
+            estimator(seconds, clock), X, Path(folder, "run"), holdout=20, checkpoints=CheckpointPolicy(seconds=1e6)
+        )
+    details = {"evaluations": len(model.history_), "steps": model.n_steps_, "seconds": seconds}
+    yield Bar("progress and metrics", 100 * clock.share, 2.0, unit="%", details=details)
+
+
+BENCHMARKS = {"checkpoint": checkpoint_cost, "watching": watching_cost}

@@ -1,0 +1,155 @@
+"""``terafactor fit`` and ``terafactor resume``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from terafactor.cli.options import (
+    Config,
+    Json,
+    Source,
+    Threads,
+    parse_constraint,
+    parse_holdout,
+    parse_penalty,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PROBLEM, SOLVER, RUN = "Problem", "Solver", "Run"
+FIT_EXAMPLE = "Example: terafactor fit X.npy -k 70 --penalty l2 --constraint l1 --alpha 1e-3 --reduction 12 --out run/"
+RESUME_EXAMPLE = "Example: terafactor resume run/ --epochs 4"
+
+CheckpointSeconds = Annotated[
+    float, typer.Option(min=0.01, metavar="S", help="Seconds between checkpoints.", rich_help_panel=RUN)
+]
+CheckpointSteps = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Steps between checkpoints, too.", rich_help_panel=RUN)
+]
+KeepEvery = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Keep every N-th of these for good.", rich_help_panel=RUN)
+]
+
+
+def fit(
+    source: Source,
+    out: Annotated[Path, typer.Option(help="Run directory; must be new.", rich_help_panel=RUN)],
+    components: Annotated[int, typer.Option("--components", "-k", min=1, help="Atoms.", rich_help_panel=PROBLEM)] = 20,
+    alpha: Annotated[float, typer.Option(help="Strength of the penalty.", rich_help_panel=PROBLEM)] = 1.0,
+    penalty: Annotated[str, typer.Option(help="l1, l2 or elastic-net:RATIO.", rich_help_panel=PROBLEM)] = "l1",
+    constraint: Annotated[str, typer.Option(help="l1, l2 or elastic-net:RATIO.", rich_help_panel=PROBLEM)] = "l2",
+    positive_code: Annotated[
+        bool, typer.Option("--positive-code", rich_help_panel=PROBLEM, help="Codes >= 0.")
+    ] = False,
+    positive_dict: Annotated[
+        bool, typer.Option("--positive-dict", rich_help_panel=PROBLEM, help="Atoms >= 0.")
+    ] = False,
+    missing: Annotated[
+        str | None, typer.Option(help="nan or absent: what stands for missing values.", rich_help_panel=PROBLEM)
+    ] = None,
+    reduction: Annotated[float, typer.Option(help="Features per step: one part in.", rich_help_panel=SOLVER)] = 1.0,
+    statistics: Annotated[str, typer.Option(help="auto, full or masked.", rich_help_panel=SOLVER)] = "auto",
+    projection: Annotated[str, typer.Option(help="masked or exact.", rich_help_panel=SOLVER)] = "masked",
+    batch_size: Annotated[int, typer.Option(min=1, help="Rows per step.", rich_help_panel=SOLVER)] = 40,
+    epochs: Annotated[float, typer.Option(help="Passes over the rows.", rich_help_panel=SOLVER)] = 1.0,
+    forgetting: Annotated[float, typer.Option(help="Exponent of step weights.", rich_help_panel=SOLVER)] = 0.9,
+    tol: Annotated[float, typer.Option(help="Stop at this relative change; 0 never.", rich_help_panel=SOLVER)] = 0.0,
+    max_time: Annotated[float | None, typer.Option(help="Stop after seconds.", rich_help_panel=SOLVER)] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same bits.", rich_help_panel=SOLVER)] = None,
+    holdout: Annotated[
+        str | None,
+        typer.Option(metavar="AMOUNT", help="Kept for evaluation: 500, 5%, '2 records'.", rich_help_panel=RUN),
+    ] = None,
+    checkpoint_seconds: CheckpointSeconds = 60.0,
+    checkpoint_steps: CheckpointSteps = None,
+    keep_every: KeepEvery = None,
+    threads: Threads = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Learn a dictionary from a matrix, in a run directory that can be watched, stopped and resumed."""
+    from terafactor import CheckpointPolicy, MaskedDictionaryLearning, train
+
+    estimator = MaskedDictionaryLearning(
+        components,
+        alpha=alpha,
+        penalty=parse_penalty(penalty),
+        constraint=parse_constraint(constraint),
+        positive_code=positive_code,
+        positive_dict=positive_dict,
+        missing=missing,  # type: ignore[arg-type]
+        reduction=reduction,
+        statistics=statistics,  # type: ignore[arg-type]
+        projection=projection,  # type: ignore[arg-type]
+        batch_size=batch_size,
+        n_epochs=epochs,
+        forgetting=forgetting,
+        tol=tol,
+        max_time=max_time,
+        random_state=seed,
+        n_threads=threads,
+    )
+    policy = CheckpointPolicy(checkpoint_seconds, checkpoint_steps, keep_every=keep_every)
+    console = make_console()
+    train(estimator, source, out, holdout=parse_holdout(holdout), checkpoints=policy, console=console)
+    tell_end(estimator, out, console, as_json)
+
+
+def resume(
+    run: Annotated[Path, typer.Argument(help="Run directory of an earlier fit.", exists=True, file_okay=False)],
+    epochs: Annotated[float | None, typer.Option(help="Go on to so many passes in all.")] = None,
+    max_time: Annotated[float | None, typer.Option(help="Seconds in all.")] = None,
+    source: Annotated[str | None, typer.Option(help="Where the data is now, if it moved.")] = None,
+    checkpoint_seconds: CheckpointSeconds = 60.0,
+    checkpoint_steps: CheckpointSteps = None,
+    keep_every: KeepEvery = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Go on with a run from its newest checkpoint, to the same bits as if it had not been interrupted."""
+    from terafactor import CheckpointPolicy, train
+
+    estimator, stored = stored_estimator(run)
+    changes = {"n_epochs": epochs, "max_time": max_time, "n_threads": threads}
+    estimator.set_params(**{name: value for name, value in changes.items() if value is not None})
+    data = source or stored
+    if data is None:
+        raise typer.BadParameter(f"{run} learned from an array in memory: say --source, or use terafactor.train")
+    policy = CheckpointPolicy(checkpoint_seconds, checkpoint_steps, keep_every=keep_every)
+    console = make_console()
+    train(estimator, data, run, resume=True, checkpoints=policy, console=console)
+    tell_end(estimator, run, console, as_json)
+
+
+def stored_estimator(run: Path) -> tuple[Any, Any]:
+    """Return the estimator that the configuration of a run describes, and the name of its data."""
+    from terafactor.estimators.model_file import estimator_class
+    from terafactor.runs import RunDirectory
+    from terafactor.runs.parameters import from_plain
+
+    config = RunDirectory(run).config()
+    return estimator_class(config.get("kind"))(**from_plain(config["parameters"])), config["data"].get("source")
+
+
+def make_console() -> Console:
+    """Return where progress is shown."""
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+def tell_end(estimator: Any, run: Path, console: Console, as_json: bool) -> None:
+    """Say how a run ended and where the model is."""
+    last = estimator.history_[-1]
+    if as_json:
+        facts = {"run": str(run), "model": str(run / "model"), "stopped_by": estimator.stopped_by_}
+        typer.echo(json.dumps(facts | {"steps": last.step, "seconds": last.seconds, "objective": last.objective}))
+        return
+    objective = "" if last.objective is None else f", held-out objective {last.objective:.6g}"
+    text = f"done: {last.step:,} steps in {last.seconds:.1f} s{objective}; model in {run / 'model'}"
+    console.print(text, highlight=False, markup=False, soft_wrap=True)

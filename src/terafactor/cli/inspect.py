@@ -1,0 +1,130 @@
+"""``terafactor inspect``: one page on a source, a store, a run, a checkpoint or a model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from terafactor.cli.options import Json
+
+EXAMPLE = "Example: terafactor inspect run/"
+
+
+def inspect(
+    path: Annotated[str, typer.Argument(help="A source, store, run directory, checkpoint or model.")],
+    as_json: Json = False,
+) -> None:
+    """Say what something is and what is in it, on one page."""
+    facts = describe(path)
+    if as_json:
+        typer.echo(json.dumps(facts, default=str))
+    else:
+        show(path, facts)
+
+
+def describe(path: str) -> dict[str, dict[str, Any]]:
+    """Return what there is to say, as sections of names and values."""
+    from terafactor.runs import RunDirectory
+    from terafactor.runs.artifact import MANIFEST
+
+    run = RunDirectory(path)
+    if run.is_run:
+        return _describe_run(run)
+    if (Path(path) / MANIFEST).is_file():
+        return _describe_artifact(Path(path))
+    return _describe_source(path)
+
+
+def _describe_run(run: Any) -> dict[str, dict[str, Any]]:
+    from terafactor.runs.checkpoint import checkpoints
+    from terafactor.runs.metrics import read_metrics
+
+    config, history = run.config(), read_metrics(run.metrics_file)
+    kept = [path.name for path in checkpoints(run.checkpoints)]
+    state = "done" if run.model.is_dir() else f"unfinished: go on with terafactor resume {run.path}"
+    progress: dict[str, Any] = {"state": state, "checkpoints": ", ".join(kept) or "none"}
+    if history:
+        last = history[-1]
+        objectives = [line.objective for line in history if line.objective is not None]
+        progress |= {"steps": last.step, "rows seen": last.n_samples, "seconds": round(last.seconds, 1)}
+        progress |= {"bytes read": last.bytes_read, "held-out objective": objectives[-1] if objectives else None}
+        progress |= {"peak memory": last.memory, "atoms re-seeded": last.n_reseeded}
+    return {
+        "run": {"kind": config["kind"], "seed": config["seed"], **progress},
+        "data": config["data"],
+        "held out": config.get("holdout", {}),
+        "parameters": config["parameters"],
+    }
+
+
+def _describe_artifact(path: Path) -> dict[str, dict[str, Any]]:
+    from terafactor.runs import read_artifact
+
+    artifact = read_artifact(path)
+    arrays = {name: f"{array.dtype} {array.shape}" for name, array in artifact.position.arrays.items()}
+    return {
+        "model" if path.name == "model" else "model or checkpoint": {
+            "kind": artifact.kind,
+            "data fingerprint": artifact.fingerprint,
+            "files": "whole: sizes and sha256 agree",
+        },
+        "parameters": dict(artifact.parameters),
+        "numbers": {name: value for name, value in artifact.position.numbers.items() if not isinstance(value, list)},
+        "arrays": arrays,
+        "made with": dict(artifact.versions),
+    }
+
+
+def _describe_source(path: str) -> dict[str, dict[str, Any]]:
+    from terafactor import open_source
+
+    source = open_source(path)
+    n_rows, n_features = source.shape
+    n_bytes = n_rows * n_features * source.dtype.itemsize
+    lengths = [len(record) for record in source.records]
+    tiles = source.tiles(0)
+    blocks = source.row_blocks(0)
+    return {
+        "source": {
+            "read by": type(source).__name__,
+            "rows": n_rows,
+            "features": n_features,
+            "dtype": source.dtype.name,
+            "bytes": n_bytes,
+            "records": len(lengths),
+            "rows per record": f"{min(lengths)} to {max(lengths)}" if lengths else "none",
+            "features read together": tiles.width,
+            "rows read together": "any" if blocks is None else max(map(len, blocks), default=0),
+            "picture shape": source.geometry,
+        }
+    }
+
+
+def show(title: str, facts: dict[str, dict[str, Any]]) -> None:
+    """Draw sections as one page."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=escape(title), title_justify="left", show_header=False, box=None, padding=(0, 2))
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    for section, values in facts.items():
+        table.add_row(f"[bold]{escape(section)}[/bold]", "")
+        for name, value in values.items():
+            if value is not None:
+                table.add_row(f"  {escape(str(name))}", escape(_text(name, value)))
+    Console().print(table)
+
+
+def _text(name: str, value: Any) -> str:
+    from rich.filesize import decimal
+
+    if name in ("bytes", "bytes read", "peak memory", "row_bytes") and isinstance(value, int):
+        return decimal(value)
+    if isinstance(value, int) and not isinstance(value, bool) and name != "seed":
+        return f"{value:,}"
+    return str(value)

@@ -1,0 +1,104 @@
+"""Options that several commands share, and how their texts become values."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+Source = Annotated[
+    str,
+    typer.Argument(metavar="SOURCE", help="A file, a quoted glob, a store, file.h5::/dataset, ...", show_default=False),
+]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, metavar="N", help="By default one per core.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
+
+
+def read_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Let a TOML file give the values of options that the command line does not give.
+
+    It has the names of the options (``components = 70``, ``batch_size = 40``), or is the config.toml of a run.
+    """
+    if path is None:
+        return None
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"{path} cannot be read as TOML: {error}") from error
+    values = _of_run(values) if "parameters" in values else {k.replace("-", "_"): v for k, v in values.items()}
+    known = {parameter.name for parameter in context.command.params}
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise typer.BadParameter(f"{path} has settings that are no options: {', '.join(unknown)}")
+    context.default_map = dict(context.default_map or {}) | values
+    return path
+
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="TOML file with these options, or a run's config.toml.",
+        callback=read_config,
+        is_eager=True,
+        exists=True,
+        dir_okay=False,
+        rich_help_panel="Run",
+    ),
+]
+
+
+def _of_run(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that the stored configuration of a run stands for."""
+    renamed = {"n_components": "components", "n_epochs": "epochs", "random_state": "seed"}
+    values = {renamed.get(name, name): ball_text(value) for name, value in config["parameters"].items()}
+    values["seed"] = config["seed"]
+    values["holdout"] = str(config.get("holdout", {}).get("amount", ""))
+    source = config.get("data", {}).get("source")
+    return values if source is None else values | {"source": source}
+
+
+def parse_penalty(text: str) -> Any:
+    """Return the penalty that "l1", "l2" or "elastic-net:0.5" names."""
+    from terafactor import ElasticNet
+
+    ratio = _ratio(text)
+    return text if ratio is None else ElasticNet(ratio)
+
+
+def parse_constraint(text: str) -> Any:
+    """Return the ball that "l1", "l2" or "elastic-net:0.5" names."""
+    from terafactor import NormBall
+
+    ratio = _ratio(text)
+    return text if ratio is None else NormBall("elastic-net", l1_ratio=ratio)
+
+
+def ball_text(value: Any) -> Any:
+    """Return the option that stands for a penalty or ball stored in a configuration."""
+    return f"elastic-net:{value['l1_ratio']}" if isinstance(value, dict) and "l1_ratio" in value else value
+
+
+def _ratio(text: str) -> float | None:
+    name, _, ratio = text.partition(":")
+    if name != "elastic-net":
+        return None
+    try:
+        return float(ratio or 0.5)
+    except ValueError as error:
+        raise typer.BadParameter(f"elastic-net:RATIO needs a number between 0 and 1, got {text!r}") from error
+
+
+def parse_holdout(text: str | None) -> Any:
+    """Return the amount that "2000", "0.05", "5%" or "3 records" names, None for the default."""
+    if text is None or text == "":
+        return None
+    number = text.removesuffix("%").strip()
+    for kind in (int, float):
+        try:
+            return float(number) / 100 if text.endswith("%") else kind(number)
+        except ValueError:
+            continue
+    return text

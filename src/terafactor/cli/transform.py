@@ -1,0 +1,44 @@
+"""``terafactor transform`` and ``terafactor export``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from terafactor.cli.options import Source, Threads
+
+TRANSFORM_EXAMPLE = "Example: terafactor transform run/ X.npy --out codes.npy"
+EXPORT_EXAMPLE = "Example: terafactor export run/ --out model.npz"
+
+Model = Annotated[Path, typer.Argument(help="A run directory, a model or a checkpoint.", exists=True, file_okay=False)]
+
+
+def transform(
+    model: Model,
+    source: Source,
+    out: Annotated[Path, typer.Option(help="File of the codes, .npy or .zarr; must not exist.")],
+    threads: Threads = None,
+) -> None:
+    """Write the codes of the rows of a matrix, a bounded number of rows at a time."""
+    from terafactor import load_model
+    from terafactor.errors import ParameterError
+
+    if out.exists():
+        raise ParameterError(f"{out} exists: choose another name, or remove it")
+    estimator = load_model(model)
+    estimator.set_params(n_threads=threads)
+    codes = estimator.transform(source, out=out)
+    typer.echo(f"wrote the codes of {codes.shape[0]:,} rows on {codes.shape[1]} atoms to {out}", err=True)
+
+
+def export(
+    model: Model,
+    out: Annotated[Path, typer.Option(help="The .npz file.")],
+) -> None:
+    """Write what a model learned as plain arrays, for programs that do not know terafactor."""
+    from terafactor import load_model
+
+    load_model(model).export(out)
+    typer.echo(f"wrote {out}", err=True)

@@ -1,0 +1,18 @@
+"""Runs survive kills and failing disks."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_twenty_kills():
+    """``make soak`` does 200 of them; see soak.py. In a process of its own, as forks want one without threads."""
+    script = Path(__file__).with_name("soak.py")
+    done = subprocess.run([sys.executable, str(script), "20", "1"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    hits = int(done.stdout.split(" kills, ")[1].split(" of ")[0])
+    assert hits >= 8

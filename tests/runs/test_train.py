@@ -1,0 +1,259 @@
+"""Runs: the directory, resuming, holding out, signals."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+
+import numpy as np
+import pytest
+
+from terafactor import ArraySource, CheckpointPolicy, MaskedDictionaryLearning, load_model, pack, train
+from terafactor.errors import DataError, ParameterError, RunInterruptedError
+from terafactor.runs import RunDirectory
+from terafactor.runs.checkpoint import checkpoints, newest
+from terafactor.runs.metrics import read_metrics
+from terafactor.testing import CountingSource
+
+STEPS = CheckpointPolicy(seconds=None, steps=3)
+
+
+def estimator(**parameters):
+    defaults = {"n_components": 3, "alpha": 0.1, "batch_size": 10, "reduction": 3, "n_epochs": 3, "random_state": 0}
+    return MaskedDictionaryLearning(**(defaults | {"n_threads": 1} | parameters))
+
+
+class KilledError(Exception):
+    pass
+
+
+def die_at(step):
+    def callback(snapshot):
+        if snapshot.step == step and snapshot.stopped_by is None:
+            raise KilledError
+
+    return callback
+
+
+def interrupted_run(X, folder, step, **parameters):
+    """Start a run that dies without a word after ``step`` steps."""
+    with pytest.raises(KilledError):
+        train(estimator(callbacks=[die_at(step)], **parameters), X, folder, checkpoints=STEPS)
+
+
+def files(folder):
+    return [(folder / "model" / name).read_bytes() for name in ("manifest.json", "arrays.safetensors")]
+
+
+VARIANTS = {
+    "full": {},
+    "unmasked": {"reduction": 1, "tol": 1e-12},
+    "masked": {"statistics": "masked", "constraint": "l1", "penalty": "l2"},
+    "exact l2": {"statistics": "masked", "projection": "exact"},
+    "exact l1": {"statistics": "masked", "projection": "exact", "constraint": "l1", "reduction": 4},
+    "missing": {"statistics": "masked", "missing": "nan"},
+    "odd reduction": {"statistics": "masked", "reduction": 2.5, "forgetting": 0.75, "n_epochs": 2.4},
+}
+
+
+@pytest.mark.parametrize("step", [1, 7, 9, 20])
+@pytest.mark.parametrize("parameters", VARIANTS.values(), ids=VARIANTS)
+def test_a_resumed_run_ends_at_the_same_bits(X, tmp_path, parameters, step):
+    if parameters.get("missing"):
+        X = np.where(np.random.default_rng(1).random(X.shape) < 0.2, np.nan, X)
+    train(estimator(**parameters), X, tmp_path / "whole", checkpoints=STEPS)
+    interrupted_run(X, tmp_path / "cut", step, **parameters)
+    resumed = train(estimator(n_threads=2, **parameters), X, tmp_path / "cut", resume=True, checkpoints=STEPS)
+    assert files(tmp_path / "cut") == files(tmp_path / "whole")
+    whole = read_metrics(tmp_path / "whole" / "metrics.jsonl")
+    untimed = [(line.step, line.objective, line.surrogate, line.bytes_read) for line in whole]
+    assert [(line.step, line.objective, line.surrogate, line.bytes_read) for line in resumed.history_] == untimed
+    assert resumed.history_ == read_metrics(tmp_path / "cut" / "metrics.jsonl")
+    seconds = [line.seconds for line in resumed.history_]
+    assert seconds == sorted(seconds)
+
+
+def test_a_run_from_a_packed_store_resumes_too(X, tmp_path):
+    pack(ArraySource(X.astype(np.float32)), tmp_path / "store", block_rows=10)
+    for folder in ("whole", "cut"):
+        with contextlib.suppress(KilledError):
+            callbacks = [die_at(11)] if folder == "cut" else []
+            train(estimator(callbacks=callbacks), tmp_path / "store", tmp_path / folder, checkpoints=STEPS)
+    train(estimator(), tmp_path / "store", tmp_path / "cut", resume=True)
+    assert files(tmp_path / "cut") == files(tmp_path / "whole")
+
+
+def test_the_directory_has_what_it_promises(X, tmp_path):
+    model = train(estimator(random_state=None), X, tmp_path / "run", checkpoints=STEPS)
+    run = RunDirectory(tmp_path / "run")
+    names = {path.name for path in run.path.iterdir() if not path.name.startswith(".")}
+    assert names == {"config.toml", "metrics.jsonl", "log.txt", "checkpoints", "model"}
+    config = tomllib.loads(run.config_file.read_text())
+    assert config["parameters"]["alpha"] == 0.1
+    assert config["holdout"]["rows"] == 4
+    assert config["data"]["shape"] == [90, 24]
+    assert "run done" in run.log_file.read_text()
+    assert all(json.loads(line)["step"] for line in run.metrics_file.read_text().splitlines())
+    np.testing.assert_array_equal(load_model(run.path).components_, model.components_)
+    again = train(estimator(random_state=config["seed"]), X, tmp_path / "again")
+    np.testing.assert_array_equal(again.components_, model.components_)
+
+
+def test_two_checkpoints_stay_and_every_so_many_by_wish(X, tmp_path):
+    train(estimator(), X, tmp_path / "two", checkpoints=STEPS)
+    assert [path.name for path in checkpoints(tmp_path / "two" / "checkpoints")] == ["step-000000024", "step-000000027"]
+    train(estimator(), X, tmp_path / "more", checkpoints=CheckpointPolicy(None, 3, keep=1, keep_every=4))
+    kept = [int(path.name[5:]) for path in checkpoints(tmp_path / "more" / "checkpoints")]
+    assert kept == [12, 24, 27]
+
+
+def test_a_checkpoint_is_a_model(X, tmp_path):
+    train(estimator(statistics="masked", projection="exact", constraint="l1"), X, tmp_path / "run", checkpoints=STEPS)
+    place = checkpoints(tmp_path / "run" / "checkpoints")[-1]
+    np.testing.assert_array_equal(load_model(place).components_, load_model(tmp_path / "run").components_)
+
+
+def test_a_new_run_does_not_touch_an_old_one(X, tmp_path):
+    train(estimator(), X, tmp_path / "run")
+    before = files(tmp_path / "run")
+    with pytest.raises(ParameterError, match="holds a run already: resume it"):
+        train(estimator(), X, tmp_path / "run")
+    assert files(tmp_path / "run") == before
+
+
+def test_more_epochs_go_on_where_the_run_ended(X, tmp_path):
+    train(estimator(n_epochs=1), X, tmp_path / "run")
+    train(estimator(n_epochs=3), X, tmp_path / "run", resume=True)
+    train(estimator(n_epochs=3), X, tmp_path / "whole")
+    assert files(tmp_path / "run") == files(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"alpha": 0.2}, r"alpha was 0\.1, now 0\.2"),
+        ({"reduction": 2}, "reduction was 3, now 2"),
+        ({"random_state": 1}, "random_state of .* was 0, now 1"),
+    ],
+)
+def test_a_changed_configuration_is_refused(X, tmp_path, change, message):
+    interrupted_run(X, tmp_path / "run", 10)
+    with pytest.raises(ParameterError, match=message):
+        train(estimator(**change), X, tmp_path / "run", resume=True)
+    train(estimator(), X, tmp_path / "run", resume=True)
+
+
+def test_changed_data_is_refused(X, tmp_path):
+    interrupted_run(X, tmp_path / "run", 10)
+    other = X.copy()
+    other[0, 0] += 1
+    with pytest.raises(DataError, match=r"the data of .* changed: fingerprint"):
+        train(estimator(), other, tmp_path / "run", resume=True)
+    with pytest.raises(DataError, match=r"shape was \[90, 24\], now \[80, 24\]"):
+        train(estimator(), X[:80], tmp_path / "run", resume=True)
+
+
+def test_resuming_nothing_is_refused(X, tmp_path):
+    with pytest.raises(DataError, match="is not a run directory"):
+        train(estimator(), X, tmp_path / "run", resume=True)
+
+
+def test_a_damaged_checkpoint_is_passed_over(X, tmp_path, caplog):
+    train(estimator(), X, tmp_path / "whole", checkpoints=STEPS)
+    interrupted_run(X, tmp_path / "run", 20)
+    newest_one = checkpoints(tmp_path / "run" / "checkpoints")[-1]
+    (newest_one / "arrays.safetensors").write_bytes(b"junk")
+    train(estimator(), X, tmp_path / "run", resume=True, checkpoints=STEPS)
+    assert "passing over a checkpoint" in caplog.text
+    assert files(tmp_path / "run") == files(tmp_path / "whole")
+
+
+def test_when_all_checkpoints_are_damaged_it_says_so(X, tmp_path):
+    interrupted_run(X, tmp_path / "run", 20)
+    for place in checkpoints(tmp_path / "run" / "checkpoints"):
+        (place / "manifest.json").write_text("{}")
+    with pytest.raises(DataError, match="none of the 2 checkpoints"):
+        train(estimator(), X, tmp_path / "run", resume=True)
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1", "SIGINT"])
+def test_a_signal_stops_the_run_with_a_checkpoint(X, tmp_path, name):
+    def send(snapshot):
+        if snapshot.step == 13 and snapshot.stopped_by is None:
+            os.kill(os.getpid(), getattr(signal, name))
+
+    before = signal.getsignal(getattr(signal, name))
+    with pytest.raises(RunInterruptedError, match=rf"stopped by {name}; .*terafactor resume"):
+        train(estimator(callbacks=[send]), X, tmp_path / "run")
+    assert signal.getsignal(getattr(signal, name)) == before
+    found = newest(tmp_path / "run" / "checkpoints")
+    assert found is not None
+    assert found[1].position.numbers["n_steps"] in (13, 14)
+    train(estimator(), X, tmp_path / "run", resume=True)
+    train(estimator(), X, tmp_path / "whole")
+    assert files(tmp_path / "run") == files(tmp_path / "whole")
+
+
+def test_two_processes_cannot_share_a_directory(X, tmp_path):
+    np.save(tmp_path / "X.npy", X)
+    data, folder = str(tmp_path / "X.npy"), str(tmp_path / "run")
+    command = f"from terafactor import *; train(MaskedDictionaryLearning(2), {data!r}, {folder!r})"
+
+    def try_another(snapshot):
+        if snapshot.step == 1:
+            other = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=False)
+            assert "another process is working in" in other.stderr
+
+    train(estimator(callbacks=[try_another]), X, tmp_path / "run")
+    assert files(tmp_path / "run")
+
+
+def test_held_out_rows_are_never_learned_from(X, tmp_path):
+    source = CountingSource(ArraySource(X))
+    seen = []
+    read = source.read
+    source.read = lambda rows, columns=None: seen.append(np.array(rows)) or read(rows, columns)
+    model = estimator()
+    data, held_out, told = model.hold_out(source, 30, seed=5)
+    assert (data.shape, held_out.shape, told["rows"]) == ((60, 24), (30, 24), 30)
+    model.learn(data, seed=0)
+    assert set(np.concatenate(seen)) == set(range(90)) - set(held_out.rows)
+
+
+def test_amounts_to_hold_out(X, tmp_path):
+    source = ArraySource(X)
+    sizes = [estimator().hold_out(source, amount, 0)[2]["rows"] for amount in (None, 0, 7, 0.5)]
+    assert sizes == [4, 0, 7, 45]
+    for amount in (-1, 90, 1.5, "many", True, "1 records"):
+        with pytest.raises(ParameterError, match="holdout must be"):
+            estimator().hold_out(source, amount, 0)
+    told = estimator().hold_out(source, 7, 0)[2]
+    assert estimator().hold_out(source, told, 0)[2] == told
+    with pytest.raises(DataError, match="cannot be chosen again"):
+        estimator().hold_out(source, told, 1)
+
+
+def test_whole_blocks_and_records_are_held_out(X, tmp_path):
+    for part in range(3):
+        np.save(tmp_path / f"part{part}.npy", X[part * 30 : part * 30 + 30])
+    model = estimator()
+    source = model.open_data(str(tmp_path / "part*.npy"))
+    data, held_out, _ = model.hold_out(source, "1 record", 0)
+    assert [len(record) for record in data.records] == [30, 30]
+    assert held_out.rows[0] % 30 == 0
+    pack(source, tmp_path / "store", block_rows=10)
+    store = model.open_data(tmp_path / "store")
+    data, held_out, _ = model.hold_out(store, 20, 0)
+    assert {row // 10 for row in held_out.rows} == set(held_out.rows[::10] // 10)
+    assert held_out.shape[0] == 20
+    np.testing.assert_array_equal(data.read(np.arange(70)), store.read(data.rows))
+
+
+def test_a_fit_inside_an_abandoned_directory_starts(X, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".lock").touch()
+    train(estimator(), X, tmp_path / "run")
+    assert files(tmp_path / "run")
