@@ -23,7 +23,7 @@ OPTIONS = {"alpha": 1e-3, "reduction": 3, "batch_size": 20, "n_epochs": 10, "ran
 
 
 def learned(study, images=None, **changes):
-    estimator = BrainDictionaryLearning(5, **({"mask": study.mask} | OPTIONS | changes))
+    estimator = BrainDictionaryLearning(**({"n_components": 5, "mask": study.mask} | OPTIONS | changes))
     return estimator.fit(study.images if images is None else images, confounds="auto")
 
 
@@ -191,9 +191,14 @@ class TestData:
         atlas = learned(study, store=False)
         assert matched_correlation(atlas.components_, truth) > 0.9
 
-    def test_maps_to_start_from(self, study, fitted):
-        atlas = learned(study, dict_init=fitted.components_img_, n_epochs=1)
-        assert matched_correlation(atlas.components_, fitted.components_) > 0.95
+    def test_maps_to_start_from(self, study, fitted, tmp_path):
+        from_image = learned(study, dict_init=fitted.components_img_, n_epochs=2)
+        fitted.components_img_.to_filename(tmp_path / "maps.nii.gz")
+        from_file = learned(study, dict_init=tmp_path / "maps.nii.gz", n_epochs=2)
+        np.testing.assert_array_equal(from_image.components_, from_file.components_)
+        assert (from_image.components_ != learned(study, n_epochs=2).components_).any()
+        with pytest.raises(ParameterError, match="dict_init has 5 maps, but n_components is 4"):
+            learned(study, dict_init=fitted.components_img_, n_components=4)
 
 
 def test_the_same_bits_for_any_number_of_threads(study, fitted):

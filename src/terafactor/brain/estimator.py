@@ -23,13 +23,14 @@ from terafactor.brain.initial import initial_maps
 from terafactor.brain.kinds import ImageKind, kind_named, masker_options
 from terafactor.brain.preparation import masked_images, packed_images
 from terafactor.data import MatrixSource
-from terafactor.errors import DataTypeError
+from terafactor.errors import DataTypeError, ParameterError
 from terafactor.estimators import MaskedDictionaryLearning
 from terafactor.estimators.model_file import ModelFileMixin
 from terafactor.problem import ElasticNet, NormBall, Problem
 from terafactor.runs.artifact import Artifact
 from terafactor.runs.parameters import from_plain, plain_parameters
 from terafactor.solver.callbacks import Callback
+from terafactor.solver.fit import initial_atoms
 from terafactor.solver.loop import Elapsed, Learner
 from terafactor.solver.position import Position
 
@@ -51,9 +52,9 @@ class BrainDictionaryLearning(ModelFileMixin, TransformerMixin, BaseEstimator):
         Number of maps.
     mask : nilearn masker, mask image, path of one, or None, default=None
         A masker is copied; None computes a mask from the first volumes of some of the images.
-    alpha : float, default=1e-3
-        Strength of the ridge penalty on codes, twice the lambda of the paper: more makes maps sparser. Between 1e-4
-        and 2e-3 for standardized images.
+    alpha : float, default=2e-4
+        Strength of the ridge penalty on codes, twice the lambda of the paper: more makes maps sparser. From 2e-4 to
+        2e-3 maps of standardized images are easy to read.
     reduction : float, default=10
         How many times fewer voxels than there are a step uses.
     batch_size : int, default=40
@@ -112,7 +113,7 @@ class BrainDictionaryLearning(ModelFileMixin, TransformerMixin, BaseEstimator):
         n_components: int = 20,
         *,
         mask: Any = None,
-        alpha: float = 1e-3,
+        alpha: float = 2e-4,
         reduction: float = 10,
         batch_size: int = 40,
         n_epochs: float | None = None,
@@ -383,11 +384,14 @@ class BrainDictionaryLearning(ModelFileMixin, TransformerMixin, BaseEstimator):
         return Problem(self.alpha, ElasticNet(0.0), NormBall("l1", positive=self.positive_dict))
 
     def _first_maps(self, data: MatrixSource, seed: int) -> Array:
-        if self.dict_init is not None:
-            given = self.dict_init
-            fresh = self._kind.masker_at(Position({}, self._kind.masker_arrays(self.masker_)), {})
-            return np.atleast_2d(fresh.transform(self._kind.open(given, self.mask)))
-        return initial_maps(data, self._problem().constraint, self.n_components, self.batch_size, self.reduction, seed)
+        constraint = self._problem().constraint
+        if self.dict_init is None:
+            return initial_maps(data, constraint, self.n_components, self.batch_size, self.reduction, seed)
+        plain = self._kind.masker_at(Position({}, self._kind.masker_arrays(self.masker_)), {})
+        given = np.atleast_2d(plain.transform_single_imgs(self._kind.open(self.dict_init, self.mask)))
+        if len(given) != self.n_components:
+            raise ParameterError(f"dict_init has {len(given)} maps, but n_components is {self.n_components}")
+        return initial_atoms(np.ascontiguousarray(given, data.dtype), self.n_components, constraint, seed)
 
     def _keep(self, learner: MaskedDictionaryLearning) -> None:
         """Set the learned attributes: maps by what they explain, mostly positive."""

@@ -164,6 +164,7 @@ class ImagesSource(MatrixSource):
         self._series: OrderedDict[int, Array] = OrderedDict()
         self._reading = [threading.Lock() for _ in self.images]
         self._lock = threading.Lock()
+        self._thread = threading.local()
 
     @property
     def records(self) -> Sequence[range]:
@@ -181,9 +182,15 @@ class ImagesSource(MatrixSource):
         for record in np.unique(owners):
             mine = owners == record
             inside = rows[mine] - self._edges[record]
-            series = self.series(int(record))
+            series = self._mine(int(record))
             values[mine] = series[inside] if columns is None else series[np.ix_(inside, columns)]
         return values
+
+    def _mine(self, record: int) -> Array:
+        """Return a series, keeping the one that this thread is at even where others have passed it."""
+        if getattr(self._thread, "record", None) != record:
+            self._thread.record, self._thread.series = record, self.series(record)
+        return self._thread.series
 
     def series(self, record: int) -> Array:
         """Return the masked and cleaned volumes of one image (n, p); not to be changed."""

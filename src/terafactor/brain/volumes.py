@@ -19,7 +19,7 @@ HEADS = 20
 """Images that a mask is computed from, at the most."""
 
 VOLUMES_PER_HEAD = 5
-"""Volumes of each that a mask or a background is computed from: the first ones, so that little has to be decompressed."""
+"""Volumes of each that a mask or a background is computed from: the first, so that little has to be decompressed."""
 
 
 class Volumes(ImageKind):
