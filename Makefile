@@ -4,13 +4,14 @@ VENV := .venv
 BENCH_VENV := .venv-bench
 BIN := $(VENV)/bin
 
-.PHONY: install demo test check format bench bench-full clean
+.PHONY: install demo test soak check format bench bench-full clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help:
 	@echo "make demo        learn atoms from photographs and draw them"
 	@echo "make test        run the tests"
+	@echo "make soak        kill runs 200 times, and let them resume"
 	@echo "make check       format, lint, types, layers"
 	@echo "make bench       quick benchmarks, under 5 minutes"
 	@echo "make bench-full  every bar, against the peers"
@@ -41,6 +42,9 @@ demo: install
 
 test: install
 	$(BIN)/python -m pytest
+
+soak: install
+	$(BIN)/python tests/runs/soak.py 200
 
 check: install
 	$(BIN)/ruff format --check .

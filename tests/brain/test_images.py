@@ -69,10 +69,10 @@ def test_a_truncated_image_is_named_and_the_finished_ones_stay_packed(copies, st
     assert {"000000", "000001"} <= finished
     assert "000002" not in finished
     copies[2].write_bytes(whole)
-    shutil.rmtree(tmp_path / "store.partial")  # the file changed, and with it the plan
     repaired = masked_images(copies, None, study.mask, {})
     pack(repaired, tmp_path / "store", block_rows=50, n_threads=1)
-    assert repaired.n_read == [1, 1, 1, 1]
+    assert repaired.n_read[:3] == [0, 0, 1]
+    assert open_source(tmp_path / "store").fingerprint == fingerprint(repaired)
 
 
 def test_packing_goes_on_where_it_was_interrupted(study, tmp_path):

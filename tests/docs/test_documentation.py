@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import inspect
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.decomposition import MiniBatchDictionaryLearning
+from typer.testing import CliRunner
 
 import terafactor
 from terafactor import MaskedDictionaryLearning
+from terafactor.cli.app import app
 from terafactor.datasets import make_planted
 
 ROOT = Path(__file__).parents[2]
@@ -104,6 +107,22 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(("page", "line", "code"), BLOCKS)
 def test_example_runs(page: Path, line: int, code: str, scratch: Path) -> None:
     run_block(page, line, code)
+
+
+def commands(page: Path) -> list[list[str]]:
+    """Return the terafactor commands in the blocks of a page, as words."""
+    bodies = [match["body"] for match in FENCE.finditer(page.read_text(encoding="utf-8")) if not match["language"]]
+    lines = [line for body in bodies for line in body.splitlines() if line.startswith("terafactor ")]
+    return [shlex.split(line, comments=True)[1:] for line in lines]
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/runs.md"])
+def test_commands_run_one_after_the_other(name: str, scratch: Path) -> None:
+    found = commands(ROOT / name)
+    assert found
+    for words in found:
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 0, (words, result.output, result.exception)
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/architecture.md", "docs/from-scikit-learn.md", "docs/sources.md"])

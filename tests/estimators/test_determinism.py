@@ -1,5 +1,9 @@
 """Same seed, same bits: from run to run, for any number of threads, however the rows are handed over."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -128,3 +132,26 @@ def test_a_shorter_remainder_is_one_step(X):
 def test_more_threads_than_tiles_are_no_trouble(X):
     learner = MaskedDictionaryLearning(4, batch_size=3, random_state=0)
     assert_same_bits(clone(learner).set_params(n_threads=9).fit(X), clone(learner).set_params(n_threads=1).fit(X))
+
+
+SCRIPT = """
+import hashlib, sys
+import numpy as np
+from terafactor import MaskedDictionaryLearning
+X = np.random.default_rng(0).standard_normal((200, 300)).astype(np.float32)
+model = MaskedDictionaryLearning(8, penalty="l2", constraint="l1", alpha=1e-3, reduction=4, random_state=0, n_threads=1)
+print(hashlib.sha256(model.fit(X).components_.tobytes()).hexdigest())
+"""
+
+
+def test_a_process_that_compiles_and_one_that_finds_the_cache_agree(tmp_path):
+    """Kernels that call others once ran whichever copy of these was loaded first."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    digests = [
+        subprocess.run(
+            [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True
+        ).stdout
+        for _ in range(2)
+    ]
+    assert list(tmp_path.glob("**/*.nbc"))
+    assert digests[0] == digests[1]

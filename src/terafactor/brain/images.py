@@ -14,6 +14,7 @@ import warnings
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -226,14 +227,18 @@ class ImagesSource(MatrixSource):
         with _naming(self.record_name(0)):
             return self.kind.background(self.images[0], self.masker)
 
-    def identity(self) -> str:
-        """Return what tells these images, masked and cleaned this way, from others, without reading them."""
+    def record_identity(self, record: int) -> str:
+        digest = hashlib.sha256(self._preparation.encode())
+        digest.update(self._content_of(record) + self.confounds[record].digest().encode())
+        return digest.hexdigest()
+
+    @cached_property
+    def _preparation(self) -> str:
+        """What tells one way of masking and cleaning from another."""
         cleaning = {"masker": type(self.masker).__name__, **masker_options(self.masker)}
         digest = hashlib.sha256(json.dumps(cleaning, sort_keys=True, default=repr).encode())
         for name, array in sorted(self.kind.masker_arrays(self.masker).items()):
             digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
-        for record, entry in enumerate(self.confounds):
-            digest.update(self._content_of(record) + entry.digest().encode())
         return digest.hexdigest()
 
     def _content_of(self, record: int) -> bytes:

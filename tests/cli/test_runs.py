@@ -1,0 +1,170 @@
+"""The commands around runs, as a shell sees them."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from terafactor import load_model
+from terafactor.cli.app import app, main
+
+COMMANDS = [command.callback.__name__ for command in app.registered_commands]
+
+
+@pytest.fixture(autouse=True)
+def scratch(tmp_path, monkeypatch, X):
+    np.save(tmp_path / "X.npy", X)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    return tmp_path
+
+
+def invoke(*words):
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def run_main(monkeypatch, *words):
+    monkeypatch.setattr(sys, "argv", ["terafactor", *map(str, words)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code
+
+
+def test_from_fit_to_codes(scratch, X):
+    line = ["fit", "X.npy", "-k", 3, "--penalty", "l2", "--constraint", "l1", "--alpha", 1e-3, "--reduction", 3]
+    line += ["--epochs", 2, "--seed", 0, "--out", "run"]
+    assert invoke(*line, "--batch-size", 10).exit_code == 0
+    assert tomllib.loads((scratch / "run" / "config.toml").read_text())["parameters"]["alpha"] == 1e-3
+    assert invoke("transform", "run", "X.npy", "--out", "codes.npy").exit_code == 0
+    np.testing.assert_array_equal(np.load("codes.npy"), load_model("run").transform(X))
+    assert invoke("export", "run", "--out", "model.npz").exit_code == 0
+    with np.load("model.npz") as arrays:
+        np.testing.assert_array_equal(arrays["components_"], load_model("run").components_)
+
+
+def test_json_tells_a_script_how_it_ended():
+    ended = json.loads(invoke("fit", "X.npy", "--out", "run", "--json", "-k", 2).stdout)
+    assert ended["stopped_by"] == "n_epochs"
+    assert np.isfinite(ended["objective"])
+    assert ended["steps"] == 3
+
+
+def test_a_configuration_equals_the_flags(scratch):
+    (scratch / "c.toml").write_text(
+        'source = "X.npy"\ncomponents = 3\nbatch-size = 10\npenalty = "elastic-net:0.3"\nseed = 4\n'
+    )
+    invoke("fit", "--config", "c.toml", "--out", "by-file")
+    invoke(
+        "fit", "X.npy", "-k", 3, "--batch-size", 10, "--penalty", "elastic-net:0.3", "--seed", 4, "--out", "by-flags"
+    )
+    invoke("fit", "--config", "by-flags/config.toml", "--out", "by-run")
+    invoke("fit", "--config", "c.toml", "--seed", 5, "--out", "other")
+    manifests = [
+        (scratch / name / "model" / "manifest.json").read_bytes() for name in ("by-file", "by-flags", "by-run")
+    ]
+    assert len(set(manifests)) == 1
+    assert (scratch / "other" / "model" / "manifest.json").read_bytes() != manifests[0]
+
+
+def test_a_wrong_configuration_is_refused(scratch):
+    (scratch / "c.toml").write_text("atoms = 3\n")
+    result = invoke("fit", "X.npy", "--config", "c.toml", "--out", "run")
+    assert result.exit_code == 2
+    assert "no options: atoms" in re.sub(r"[\s│]+", " ", result.output)
+
+
+def test_resume_goes_on_and_takes_more_epochs():
+    invoke("fit", "X.npy", "-k", 3, "--seed", 0, "--epochs", 1, "--out", "run")
+    assert invoke("resume", "run", "--epochs", 3).exit_code == 0
+    invoke("fit", "X.npy", "-k", 3, "--seed", 0, "--epochs", 3, "--out", "whole")
+    np.testing.assert_array_equal(load_model("run").components_, load_model("whole").components_)
+
+
+def test_a_signal_leaves_with_4_and_resume_finishes(scratch):
+    X = np.random.default_rng(0).standard_normal((4000, 400))
+    np.save("large.npy", X)
+    line = [sys.executable, "-m", "terafactor", "fit", "large.npy", "-k", "8", "--epochs", "100000", "--seed", "0"]
+    process = subprocess.Popen([*line, "--out", "run", "--checkpoint-steps", "20"], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not list(scratch.glob("run/checkpoints/step-*")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGUSR1)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 4, errors
+    assert "terafactor resume run" in errors
+    assert "Traceback" not in errors
+    facts = json.loads(invoke("inspect", "run", "--json").stdout)
+    assert "unfinished" in facts["run"]["state"]
+    enough = facts["run"]["steps"] / 95 + 1  # rows held out leave 95 batches per epoch
+    assert invoke("resume", "run", "--epochs", enough).exit_code == 0
+    assert load_model("run").n_steps_ > facts["run"]["steps"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["fit", "nothing.npy", "--out", "run"], 3, "nothing.npy does not exist"),
+        (["fit", "X.npy", "--out", "run", "--alpha", "-1"], 2, "alpha must be"),
+        (["fit", "X.npy", "--out", "run", "--penalty", "l3"], 2, "penalty must be"),
+        (["resume", "."], 3, "is not a run directory"),
+        (["transform", ".", "X.npy", "--out", "codes.npy"], 3, "is not a model"),
+        (["transform", ".", "X.npy", "--out", "X.npy"], 2, "X.npy exists"),
+    ],
+)
+def test_errors_are_one_message(monkeypatch, capsys, words, code, message):
+    assert run_main(monkeypatch, *words) == code
+    errors = capsys.readouterr().err
+    assert message in errors
+    assert "Traceback" not in errors
+    assert errors.strip().count("\n") == 0
+
+
+def test_debug_shows_where(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["terafactor", "fit", "nothing.npy", "--out", "run", "--debug"])
+    with pytest.raises(ValueError, match="does not exist"):
+        main()
+
+
+def test_an_internal_error_is_told_as_one(monkeypatch, capsys):
+    monkeypatch.setattr("terafactor.cli.doctor.examine", lambda: 1 / 0)
+    assert run_main(monkeypatch, "doctor") == 1
+    assert "internal error: ZeroDivisionError" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_a_screen(command):
+    result = invoke(command, "--help")
+    assert result.output.count("\n") <= 50
+    if command not in ("demo", "pack"):
+        assert f"Example: terafactor {command}" in result.output
+
+
+def test_doctor_tells_what_one_asks_first():
+    facts = json.loads(invoke("doctor", "--json").stdout)
+    assert facts["packages"]["numpy"] == np.__version__
+    assert facts["machine"]["cores"] == os.cpu_count()
+    assert set(facts) == {"machine", "packages", "linear algebra", "compiled kernels", "free disk"}
+    assert "numpy" in invoke("doctor").output
+
+
+def test_inspect_knows_every_kind_of_path(scratch):
+    invoke("fit", "X.npy", "-k", 3, "--out", "run")
+    invoke("pack", "X.npy", "--out", "store")
+    assert json.loads(invoke("inspect", "run", "--json").stdout)["run"]["state"] == "done"
+    assert json.loads(invoke("inspect", "run/model", "--json").stdout)["parameters"]["n_components"] == 3
+    checkpoint = next((scratch / "run" / "checkpoints").glob("step-*"))
+    assert "arrays" in json.loads(invoke("inspect", checkpoint, "--json").stdout)
+    assert json.loads(invoke("inspect", "X.npy", "--json").stdout)["source"]["rows"] == 90
+    assert json.loads(invoke("inspect", "store", "--json").stdout)["source"]["rows read together"] == 40
+    assert "90" in invoke("inspect", "store").output
