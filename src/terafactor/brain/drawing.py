@@ -13,6 +13,9 @@ AXES = {"sagittal": 0, "coronal": 1, "axial": 2}
 SLICES = {"sagittal": 3, "coronal": 3, "axial": 6}
 """How many slices of each direction a picture has."""
 
+WARM, COLD = np.array([1.0, 0.55, 0.1]), np.array([0.2, 0.55, 1.0])
+"""Colours of positive and negative entries of a map."""
+
 
 def outline_figure(volumes: Array, background: Array, voxel_sizes: Array, title: str = "") -> Any:
     """Return a figure with the outlines of maps at half their maximum, each in a colour, on slices of the brain.
@@ -40,19 +43,35 @@ def outline_figure(volumes: Array, background: Array, voxel_sizes: Array, title:
     return figure
 
 
-def map_figure(volume: Array, background: Array, voxel_sizes: Array, title: str = "") -> Any:
-    """Return a figure of one map in colour, on the slices through its peak and through the brain."""
+def map_pixels(volume: Array, background: Array, voxel_sizes: Array, height: int = 110) -> Array:
+    """Return one map in colour on the three slices through its peak, as pixels (height, width, 3) from 0 to 255."""
     volume, background = _cropped(volume, background), _cropped(background, background)
-    figure, axes = _sheet(title, rows=1)
     peak = np.unravel_index(int(np.abs(volume).argmax()), volume.shape)
     limit = float(np.abs(volume).max()) or 1.0
-    for axis, direction in zip(axes, AXES, strict=False):
-        place = int(peak[AXES[direction]])
-        _show_slice(axis, background, direction, place, voxel_sizes)
-        plane = _plane(volume, direction, place)
-        shown = np.ma.masked_where(np.abs(plane) < 0.02 * limit, plane)
-        axis.imshow(shown, origin="lower", cmap="RdYlBu_r", vmin=-limit, vmax=limit, alpha=0.9, aspect="auto")
-    return figure
+    low, high = _window(background)
+    parts = []
+    for direction, axis in AXES.items():
+        behind, above = (_plane(image, direction, int(peak[axis])) for image in (background, volume))
+        grey = np.where(behind == 0, 0, np.clip((behind - low) / (high - low), 0.15, 1))
+        strength = np.minimum(1, 1.5 * np.abs(above) / limit)[..., np.newaxis]
+        hue = np.where(above[..., np.newaxis] > 0, WARM, COLD) * (0.5 + 0.5 * strength)
+        shown = np.where(strength > 0.05, hue, 0.75 * grey[..., np.newaxis])
+        across, up = (voxel_sizes[other] for other in range(3) if other != axis)
+        parts.append(_resized(shown[::-1], height, round(height * shown.shape[1] * across / (shown.shape[0] * up))))
+    return (255 * np.concatenate(parts, axis=1)).astype(np.uint8)
+
+
+def figure_pixels(figure: Any) -> Array:
+    """Return a figure as pixels (height, width, 3)."""
+    figure.canvas.draw()
+    return np.asarray(figure.canvas.buffer_rgba())[..., :3].copy()
+
+
+def _resized(pixels: Array, height: int, width: int) -> Array:
+    """Return pixels at another size, each taken from the nearest one."""
+    down = np.arange(height) * pixels.shape[0] // height
+    across = np.arange(width) * pixels.shape[1] // max(width, 1)
+    return pixels[down][:, across]
 
 
 def _sheet(title: str, rows: int = 2) -> tuple[Any, list[Any]]:
@@ -61,7 +80,7 @@ def _sheet(title: str, rows: int = 2) -> tuple[Any, list[Any]]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    columns = sum(SLICES.values()) // 2 if rows == 2 else len(AXES)
+    columns = sum(SLICES.values()) // rows
     figure = Figure(figsize=(2.0 * columns, 2.1 * rows + 0.3), layout="constrained", facecolor="black")
     FigureCanvasAgg(figure)
     axes = figure.subplots(rows, columns, squeeze=False)
@@ -94,12 +113,18 @@ def _places(inside: Array) -> list[tuple[str, int]]:
 
 def _show_slice(axis: Any, background: Array, direction: str, place: int, voxel_sizes: Array) -> None:
     plane = _plane(background, direction, place)
-    inside = background[background != 0]
-    low, high = np.percentile(inside, [1, 99]) if inside.size else (0.0, 1.0)
+    low, high = _window(background)
     across, up = (voxel_sizes[other] for other in range(3) if other != AXES[direction])
     shown = np.ma.masked_where(plane == 0, plane)
-    axis.imshow(shown, origin="lower", cmap="gray", vmin=low - 0.1 * (high - low), vmax=high, aspect="auto")
+    axis.imshow(shown, origin="lower", cmap="gray", vmin=low, vmax=high, aspect="auto")
     axis.set_aspect(float(up / across))
+
+
+def _window(background: Array) -> tuple[float, float]:
+    """Return the intensities that are drawn black and white."""
+    inside = background[background != 0]
+    low, high = np.percentile(inside, [1, 99]) if inside.size else (0.0, 1.0)
+    return float(low - 0.1 * (high - low)) - 1e-6, float(high) + 1e-6
 
 
 def _plane(volume: Array, direction: str, place: int) -> Array:

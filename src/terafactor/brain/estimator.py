@@ -20,8 +20,9 @@ from terafactor._typing import Array
 from terafactor.brain import maps
 from terafactor.brain.images import ImagesSource
 from terafactor.brain.initial import initial_maps
-from terafactor.brain.kinds import ImageKind, kind_named, masker_options
+from terafactor.brain.kinds import kind_named, masker_options
 from terafactor.brain.preparation import masked_images, packed_images
+from terafactor.brain.reporting import AtlasReporting
 from terafactor.data import MatrixSource
 from terafactor.errors import DataTypeError, ParameterError
 from terafactor.estimators import MaskedDictionaryLearning
@@ -38,7 +39,7 @@ VISITS = 30
 """How often a feature is visited by default: below that, masked statistics are still far from full ones."""
 
 
-class BrainDictionaryLearning(ModelFileMixin, TransformerMixin, BaseEstimator):
+class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, BaseEstimator):
     """Learn an atlas of sparse maps from brain images, more of them than fit in memory.
 
     Volumes are rows, voxels are features: minimises over maps with l1 norm <= 1 the mean over volumes x of
@@ -105,7 +106,6 @@ class BrainDictionaryLearning(ModelFileMixin, TransformerMixin, BaseEstimator):
     """
 
     kind = "BrainDictionaryLearning"
-    _kind: ImageKind
     _learner: MaskedDictionaryLearning
 
     def __init__(
@@ -201,7 +201,7 @@ class BrainDictionaryLearning(ModelFileMixin, TransformerMixin, BaseEstimator):
         ridge penalty of the fit.
         """
         source = self._fitted_source(imgs, confounds)
-        codes = solver.encode(source, self.components_, self._problem(), resolve_threads(self.n_threads))
+        codes = self._encode(source)
         return [codes[record.start : record.stop] for record in source.records]
 
     def inverse_transform(self, loadings: Sequence[Array]) -> list[Any]:
@@ -248,7 +248,9 @@ class BrainDictionaryLearning(ModelFileMixin, TransformerMixin, BaseEstimator):
         return maps.regions(self.components_img_, min_size)
 
     def label(self, atlas: Any, names: Mapping[int, str] | Sequence[str]) -> list[tuple[str, float]]:
-        """Return for each map the region of an atlas that it overlaps most, and the Dice coefficient.
+        """Find for each map the region of an atlas that it overlaps most; set ``labels_`` to names and overlaps.
+
+        The overlap is the Dice coefficient of the region and the map where it is above half its maximum.
 
         Parameters
         ----------
@@ -258,24 +260,23 @@ class BrainDictionaryLearning(ModelFileMixin, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "components_")
         values = maps.atlas_values(self.masker_, atlas)
-        return maps.labels_by_overlap(self.components_, values, maps.numbered(names))
+        self.labels_ = maps.labels_by_overlap(self.components_, values, maps.numbered(names))
+        return self.labels_
 
-    def save_maps(self, stem: str | Path, labels: Sequence[tuple[str, float]] | None = None) -> list[Path]:
+    def save_maps(self, stem: str | Path) -> list[Path]:
         """Write the maps as an image that other programs open, with a JSON file beside it that describes them.
 
         Parameters
         ----------
         stem : path
             Name without the ending, which depends on the kind of images: ``.nii.gz``, ``.dscalar.nii``, ``.gii``.
-        labels : sequence of (name, overlap), optional
-            What :meth:`label` returned.
         """
         check_is_fitted(self, "components_")
         stem = Path(stem)
         stem.parent.mkdir(parents=True, exist_ok=True)
         files = self._kind.write(self.components_img_, stem)
         sidecar = stem.with_name(f"{stem.name}.json")
-        sidecar.write_text(json.dumps(self._description(labels), indent=1) + "\n")
+        sidecar.write_text(json.dumps(self._description(), indent=1) + "\n")
         return [*files, sidecar]
 
     # What terafactor.train calls.
@@ -340,7 +341,8 @@ class BrainDictionaryLearning(ModelFileMixin, TransformerMixin, BaseEstimator):
             arrays["brain.background"] = self.background_
         facts = {"brain.kind": self._kind.name, "brain.options": plain_parameters(masker_options(self.masker_))}
         parameters = plain_parameters(self.get_params(deep=False))
-        return Artifact(self.kind, parameters, Position(facts | dict(learned.numbers), arrays | dict(learned.arrays)))
+        numbers = facts | dict(learned.numbers) | {"stopped_by": getattr(self, "stopped_by_", None)}
+        return Artifact(self.kind, parameters, Position(numbers, arrays | dict(learned.arrays)))
 
     @classmethod
     def from_artifact(cls, artifact: Artifact) -> Self:
@@ -398,22 +400,31 @@ class BrainDictionaryLearning(ModelFileMixin, TransformerMixin, BaseEstimator):
         self._learner = learner
         learned = np.ascontiguousarray(learner.components_)
         chosen = learned[maps.order(learned, learner._state.code_gram)]
-        self.components_ = chosen * maps.signs(chosen)[:, np.newaxis]
+        self.components_, self.labels_, self._pages = chosen * maps.signs(chosen)[:, np.newaxis], (), ()
         self.n_steps_, self.feature_counts_ = learner.n_steps_, learner.feature_counts_
-        if hasattr(learner, "history_"):
-            self.history_, self.stopped_by_ = learner.history_, learner.stopped_by_
+        self.statistics_ = learner.statistics_
+        for name in ("history_", "stopped_by_"):
+            if hasattr(learner, name):
+                setattr(self, name, getattr(learner, name))
 
     def _fitted_source(self, imgs: Any, confounds: Any) -> ImagesSource:
         check_is_fitted(self, "components_")
         return masked_images(imgs, confounds, self.masker_, {}, resample=self.resample)
 
-    def _description(self, labels: Sequence[tuple[str, float]] | None) -> dict[str, Any]:
+    def _rows_to_show(self, X: Any) -> MatrixSource:
+        if isinstance(X, MatrixSource):
+            return X
+        if isinstance(X, Mapping):  # what a run learned from
+            return self.open_data(X)
+        return self._fitted_source(X, None)
+
+    def _description(self) -> dict[str, Any]:
         ratios = maps.l1_l2_ratios(self.components_)
         entries: list[dict[str, Any]] = [
             {"map": number, "l1_l2_ratio": round(float(ratio), 4), "nonzero": int(np.count_nonzero(one))}
             for number, (one, ratio) in enumerate(zip(self.components_, ratios, strict=True))
         ]
-        for entry, (name, overlap) in zip(entries, labels or (), strict=False):
+        for entry, (name, overlap) in zip(entries, self.labels_, strict=False):
             entry |= {"label": name, "overlap": round(overlap, 4)}
         return {
             "GeneratedBy": {"Name": "terafactor", "Version": terafactor.__version__},

@@ -65,6 +65,14 @@ class ImageKind(ABC):
     def mismatch(self, image: Any, reference: Any) -> str | None:
         """Say how an image lies otherwise than a reference, as the end of a sentence; None when it does not."""
 
+    def volumes(self, masker: Any, rows: Array) -> Array | None:
+        """Return rows (n, p) as volumes (x, y, z, n), zero outside the mask, to be drawn on slices; None: no such."""
+        return None
+
+    def viewer(self, masker: Any, row: Array, background: Array | None, title: str) -> str | None:
+        """Return a page that shows one map (p,) in three dimensions, by nilearn; None: there is none."""
+        return None
+
     @abstractmethod
     def new_masker(self, mask: Any, options: Mapping[str, Any]) -> Any:
         """Return a masker for a mask image, or None for one that computes it."""

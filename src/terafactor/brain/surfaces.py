@@ -57,6 +57,12 @@ class Surfaces(ImageKind):
         found, needed = _vertices(image), _vertices(reference)
         return None if found == needed else f"has {found} vertices instead of {needed}"
 
+    def viewer(self, masker: Any, row: Array, background: Array | None, title: str) -> str:
+        image = self.masker_at(Position({}, self.masker_arrays(masker)), {}).inverse_transform(row)
+        part = max(image.data.parts, key=lambda part: float(np.abs(image.data.parts[part]).max()))
+        view = nilearn("plotting").view_surf(image.mesh, surf_map=image, hemi=part, title=title)
+        return str(view.get_standalone())
+
     def new_masker(self, mask: Any, options: Mapping[str, Any]) -> Any:
         return nilearn("maskers").SurfaceMasker(mask_img=mask, **{"standardize": None, **options})
 

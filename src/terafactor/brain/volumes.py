@@ -63,6 +63,21 @@ class Volumes(ImageKind):
             return f"has the affine {_rounded(image.affine)} instead of {_rounded(reference.affine)}"
         return None
 
+    def volumes(self, masker: Any, rows: Array) -> Array:
+        mask = np.asarray(masker.mask_img_.dataobj) > 0
+        volumes = np.zeros((*mask.shape, len(rows)), rows.dtype)
+        volumes[mask] = rows.T
+        return volumes
+
+    def viewer(self, masker: Any, row: Array, background: Array | None, title: str) -> str:
+        plain = self.masker_at(Position({}, self.masker_arrays(masker)), {})
+        behind = None if background is None else plain.inverse_transform(background)
+        threshold = 0.02 * float(np.abs(row).max())
+        view = nilearn("plotting").view_img(
+            plain.inverse_transform(row), bg_img=behind, threshold=threshold, title=title, black_bg=True
+        )
+        return str(view.get_standalone())
+
     def new_masker(self, mask: Any, options: Mapping[str, Any]) -> Any:
         mask = os.fspath(mask) if isinstance(mask, os.PathLike) else mask
         return nilearn("maskers").MultiNiftiMasker(mask_img=mask, **{"standardize": None, **options})
