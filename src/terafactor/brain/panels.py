@@ -11,86 +11,67 @@ from terafactor.brain import maps
 from terafactor.brain.drawing import figure_pixels, map_pixels, outline_figure
 from terafactor.report import Axis, Curve, Panel, Story, bar_chart, fragment, line_chart, picture
 
-MAX_SERIES = 8
+MAX_SERIES = 6
 """Series drawn: those of the first maps."""
 
-OUTLINES = """
-<p class="note">Outlines of {{ count }} maps at half the maximum of each.</p>
-<img style="width:100%;background:black" src="{{ image }}" alt="outlines of all maps on slices of the brain">
-"""
-
-MAPS = """
+SECTION = """
+<p class="note">Outlines of {{ shown | length }} maps, each at half its maximum.</p>
+<img style="width:100%;background:black" src="{{ outlines }}" alt="outlines of all maps on slices of the brain">
 <p class="note">Each map on the slices through its peak, those that explain most first: orange is positive, blue
 negative.{% if linked %} A map links to a page on which it can be looked at from all sides.{% endif %}</p>
 <div style="display:grid;grid-template-columns:repeat(auto-fill,minmax(18rem,1fr));gap:.8rem">
-{% for number, image, ratio, label in shown %}
+{% for image, caption in shown %}
 <figure style="margin:0">{% if linked %}<a href="{{ linked[loop.index0] }}">{% endif %}
-<img style="width:100%;background:black" src="{{ image }}" alt="map {{ number }}">{% if linked %}</a>{% endif %}
-<figcaption>map {{ number }}{% if label %}, {{ label }}{% endif %}: l1/l2 {{ "%.1f" | format(ratio) }}</figcaption>
+<img style="width:100%;background:black" src="{{ image }}" alt="map {{ loop.index0 }}">{% if linked %}</a>{% endif %}
+<figcaption>{{ caption }}</figcaption>
 </figure>
 {% endfor %}
 </div>
 """
 
 
-class OutlinesPanel(Panel):
-    """All maps at once, as the paper draws atlases.
+class AtlasPanel(Panel):
+    """All maps at once, as the paper draws atlases, and each by itself, in the place of the curves of atoms.
 
     Parameters
     ----------
     volumes : ndarray of shape (x, y, z, k)
     background : ndarray of shape (x, y, z)
+        What maps are drawn on, zero outside the brain.
     voxel_sizes : ndarray of shape (3,)
-    """
-
-    name, title = "outlines", "Atlas"
-
-    def __init__(self, volumes: Array, background: Array, voxel_sizes: Array) -> None:
-        self.volumes, self.background, self.voxel_sizes = volumes, background, voxel_sizes
-
-    def draw(self, story: Story) -> str:
-        figure = outline_figure(self.volumes, self.background, self.voxel_sizes)
-        return fragment(OUTLINES, count=self.volumes.shape[3], image=picture(figure_pixels(figure)))
-
-
-class MapsPanel(Panel):
-    """Every map, in the place of the curves of atoms.
-
-    Parameters
-    ----------
-    volumes, background, voxel_sizes
-        As for :class:`OutlinesPanel`.
-    ratios : ndarray of shape (k,)
     labels : sequence of str
-        Empty texts where there are none.
+        Names of the maps, or nothing.
     linked : sequence of str
         A page for each map, or nothing.
     """
 
-    name, title = "atoms", "Maps"
+    name, title = "atoms", "Atlas"
 
     def __init__(
         self,
         volumes: Array,
         background: Array,
         voxel_sizes: Array,
-        ratios: Array,
-        labels: Sequence[str],
+        labels: Sequence[str] = (),
         linked: Sequence[str] = (),
     ) -> None:
         self.volumes, self.background, self.voxel_sizes = volumes, background, voxel_sizes
-        self.ratios, self.labels, self.linked = ratios, labels, linked
+        self.labels, self.linked = labels, linked
 
     def draw(self, story: Story) -> str:
-        pixels = (
-            map_pixels(self.volumes[..., number], self.background, self.voxel_sizes)
-            for number in range(self.volumes.shape[3])
-        )
+        ratios = maps.l1_l2_ratios(np.asarray(story.components))
+        outlines = outline_figure(self.volumes, self.background, self.voxel_sizes)
         shown = [
-            (number, picture(drawn), float(self.ratios[number]), self.labels[number])
-            for number, drawn in enumerate(pixels)
+            (picture(self._pixels(number)), self._caption(number, float(ratio))) for number, ratio in enumerate(ratios)
         ]
-        return fragment(MAPS, shown=shown, linked=list(self.linked))
+        return fragment(SECTION, outlines=picture(figure_pixels(outlines)), shown=shown, linked=list(self.linked))
+
+    def _pixels(self, number: int) -> Array:
+        return map_pixels(self.volumes[..., number], self.background, self.voxel_sizes)
+
+    def _caption(self, number: int, ratio: float) -> str:
+        label = f", {self.labels[number]}" if self.labels else ""
+        return f"map {number}{label}: l1/l2 {ratio:.1f}"
 
 
 class SparsityPanel(Panel):

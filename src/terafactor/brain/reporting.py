@@ -13,7 +13,7 @@ from terafactor._threads import resolve_threads
 from terafactor._typing import Array
 from terafactor.brain import maps
 from terafactor.brain.kinds import ImageKind
-from terafactor.brain.panels import MapsPanel, OutlinesPanel, SeriesPanel, SparsityPanel
+from terafactor.brain.panels import AtlasPanel, SeriesPanel, SparsityPanel
 from terafactor.data import MatrixSource
 from terafactor.data.rows import SelectedRows
 from terafactor.errors import DataError
@@ -87,13 +87,8 @@ class AtlasReporting(Reporting):
         behind = np.ones(self.components_.shape[1], np.float32) if self.background_ is None else self.background_
         background = np.asarray(self._kind.volumes(self.masker_, behind[np.newaxis]))[..., 0]
         sizes = np.sqrt((np.asarray(self.masker_.mask_img_.affine)[:3, :3] ** 2).sum(axis=0))
-        labels = [name for name, _ in self.labels_] or [""] * len(self.components_)
-        ratios = maps.l1_l2_ratios(self.components_)
-        return [
-            OutlinesPanel(volumes, background, sizes),
-            MapsPanel(volumes, background, sizes, ratios, labels, self._pages),
-            SparsityPanel(),
-        ]
+        labels = [name for name, _ in self.labels_]
+        return [AtlasPanel(volumes, background, sizes, labels, self._pages), SparsityPanel()]
 
     def present(
         self,
@@ -135,4 +130,18 @@ class AtlasReporting(Reporting):
             run = SelectedRows(source, np.arange(rows.start, min(rows.stop, rows.start + MAX_VOLUMES)))
             series = SeriesPanel(source.record_label(0), self._encode(run))
             details = {"panels": [*self.panels(), series]} | details
+        if "data" in details:
+            details["data"] = _without_paths(details["data"])
         return super()._story(source, title=title, **details)
+
+
+def _without_paths(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return facts about the data of a run with the number of images instead of their paths."""
+    source = facts.get("source")
+    if not isinstance(source, Mapping):
+        return dict(facts)
+    images = source.get("images")
+    told = {"images": f"{len(images):,}" if isinstance(images, list) else images}
+    if isinstance(source.get("confounds"), str):
+        told["confounds"] = source["confounds"]
+    return told | {name: value for name, value in facts.items() if name != "source"}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from terafactor._typing import Array
-from terafactor.brain.kinds import ImageKind, name_of, nilearn
+from terafactor.brain.kinds import ImageKind, name_of, nibabel, nilearn, offline
 from terafactor.data.formats import is_a
 from terafactor.errors import DataError
 from terafactor.solver.position import Position
@@ -25,7 +25,7 @@ class Surfaces(ImageKind):
     """Series at the vertices of one or two hemispheres."""
 
     name = "surface"
-    suffix = ".gii"
+    suffix = ".func.gii"
 
     def owns(self, thing: Any) -> bool:
         if isinstance(thing, str | os.PathLike):
@@ -61,7 +61,7 @@ class Surfaces(ImageKind):
         image = self.masker_at(Position({}, self.masker_arrays(masker)), {}).inverse_transform(row)
         part = max(image.data.parts, key=lambda part: float(np.abs(image.data.parts[part]).max()))
         view = nilearn("plotting").view_surf(image.mesh, surf_map=image, hemi=part, title=title)
-        return str(view.get_standalone())
+        return offline(view.get_standalone())
 
     def new_masker(self, mask: Any, options: Mapping[str, Any]) -> Any:
         return nilearn("maskers").SurfaceMasker(mask_img=mask, **{"standardize": None, **options})
@@ -89,11 +89,14 @@ class Surfaces(ImageKind):
         return self.new_masker(surface.SurfaceImage(mesh=mesh, data=data), options).fit()
 
     def write(self, image: Any, stem: Path) -> list[Path]:
-        paths = []
-        for part in image.data.parts:
-            path = stem.with_name(f"{stem.name}_{HEMISPHERES[part]}{self.suffix}")
-            image.data.to_filename(path)
-            paths.append(path)
+        gifti, paths = nibabel().gifti, []
+        for part, values in image.data.parts.items():
+            arrays = [
+                gifti.GiftiDataArray(column, datatype="NIFTI_TYPE_FLOAT32")
+                for column in np.asarray(values, np.float32).T
+            ]
+            paths.append(stem.with_name(f"{stem.name}_{HEMISPHERES[part]}{self.suffix}"))
+            gifti.GiftiImage(darrays=arrays).to_filename(paths[-1])  # one array per map, as viewers expect
         return paths
 
 

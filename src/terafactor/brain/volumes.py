@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from terafactor._typing import Array
-from terafactor.brain.kinds import ImageKind, nibabel, nilearn
+from terafactor.brain.kinds import ImageKind, nibabel, nilearn, offline
 from terafactor.data.formats import is_a
 from terafactor.solver.position import Position
 
@@ -76,7 +76,7 @@ class Volumes(ImageKind):
         view = nilearn("plotting").view_img(
             plain.inverse_transform(row), bg_img=behind, threshold=threshold, title=title, black_bg=True
         )
-        return str(view.get_standalone())
+        return offline(view.get_standalone())
 
     def new_masker(self, mask: Any, options: Mapping[str, Any]) -> Any:
         mask = os.fspath(mask) if isinstance(mask, os.PathLike) else mask

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -93,7 +94,7 @@ def fit(
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Learn an atlas: mask, clean and pack the images once, then fit; maps, report and model go to the run directory."""
+    """Learn an atlas: mask, clean and pack the images once, then fit; maps and report go to the run directory, too."""
     from terafactor import CheckpointPolicy, train
     from terafactor.brain import BrainDictionaryLearning
 
@@ -112,8 +113,7 @@ def fit(
         random_state=seed,
         n_threads=threads,
         verbose=1,
-        **({} if smoothing is None else {"smoothing_fwhm": smoothing}),
-        **parse_options(cleaning),
+        **masker_options(smoothing, cleaning),
     )
     policy = CheckpointPolicy(checkpoint_seconds, checkpoint_steps, keep_every=keep_every)
     console = make_console()
@@ -190,11 +190,9 @@ def absolute_data(images: list[str], confounds: str | None) -> dict[str, Any]:
     return {"images": paths, "confounds": [str(Path(path).absolute()) for path in find_images(confounds)]}
 
 
-def parse_options(texts: list[str] | None) -> dict[str, Any]:
+def masker_options(smoothing: float | None, texts: list[str] | None) -> dict[str, Any]:
     """Return the options of a masker that "name=value" texts name; numbers, true, false and none are read as such."""
-    import json
-
-    options = {}
+    options: dict[str, Any] = {} if smoothing is None else {"smoothing_fwhm": smoothing}
     for text in texts or ():
         name, sign, value = text.partition("=")
         if not (sign and name.isidentifier()):

@@ -18,7 +18,7 @@ from terafactor.datasets.planted import autoregressive
 SPACE = "MNI152NLin2009cAsym"
 MOTION = ("trans_x", "trans_y", "trans_z", "rot_x", "rot_y", "rot_z")
 BASELINE = 1000.0
-"""Mean intensity of the brain; signals are a few percent of it, as in the scanner."""
+"""Largest mean intensity of a voxel; signals are a few percent of it, as in the scanner."""
 
 MIDLINE_GAP = 6.0
 """Networks whose centre is nearer to the midline than this, in mm, have no twin in the other hemisphere."""
@@ -61,6 +61,9 @@ class _Head:
     """Where the brain is (x, y, z)."""
 
     affine: Array
+    anatomy: Array
+    """Mean intensity of each voxel (p,)."""
+
     points: Array
     """Place of each voxel in mm (3, p)."""
 
@@ -144,7 +147,9 @@ def _head(resolution: int) -> tuple[_Head, Array]:
     points = (places @ template.affine[:3, :3].T + template.affine[:3, 3]).T
     edges = np.stack([np.asarray(change)[mask] for change in np.gradient(mask.astype(np.float32))])
     inside = (np.asarray(grey.dataobj) > 0)[mask]
-    return _Head(mask, template.affine, points.astype(np.float32), edges, float(resolution)), inside
+    anatomy = np.asarray(datasets.load_mni152_template(resolution=resolution).dataobj)[mask]
+    intensities = BASELINE * (0.5 + 0.5 * anatomy / anatomy.max()).astype(np.float32)
+    return _Head(mask, template.affine, intensities, points.astype(np.float32), edges, float(resolution)), inside
 
 
 def _draw_blobs(head: _Head, grey: Array, n_networks: int, random: np.random.Generator) -> list[Array]:
@@ -212,7 +217,7 @@ def _run(
     series += (noise * drifts @ strength).astype(np.float32)
     confounds = dict(zip(MOTION, motion.T, strict=True))
     confounds |= {f"cosine{number:02d}": drift for number, drift in enumerate(drifts.T)}
-    return BASELINE * (1 + 0.01 * series), confounds
+    return head.anatomy * (1 + 0.01 * series), confounds
 
 
 def _motion(n_volumes: int, random: np.random.Generator) -> Array:
