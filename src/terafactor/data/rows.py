@@ -93,9 +93,16 @@ def choose_rows(source: MatrixSource, n_rows: int, seed: int) -> Indices:
 
 def choose_records(source: MatrixSource, n_records: int, seed: int) -> Indices:
     """Return the rows of ``n_records`` whole records drawn from (seed), ascending."""
-    numbers = generator(seed, Purpose.HOLDOUT).permutation(len(source.records))[:n_records]
-    rows = [np.asarray(source.records[number], np.int64) for number in numbers]
-    return np.sort(np.concatenate([np.empty(0, np.int64), *rows]))
+    parts = whole_records(source)
+    numbers = generator(seed, Purpose.HOLDOUT).permutation(len(parts))[:n_records]
+    return np.sort(np.concatenate([np.empty(0, np.int64), *(parts[number] for number in numbers)]))
+
+
+def whole_records(source: MatrixSource) -> list[Indices]:
+    """Return the rows of each record as users know them: a packed store may keep one in several parts of one name."""
+    labels = map(source.record_label, range(len(source.records)))
+    grouped = itertools.groupby(zip(labels, source.records, strict=True), key=lambda pair: pair[0])
+    return [np.concatenate([np.asarray(rows, np.int64) for _, rows in group]) for _, group in grouped]
 
 
 def rows_digest(rows: Indices) -> str:
