@@ -46,6 +46,7 @@ class JoinedSource(MatrixSource):
         self.dtype = first.dtype
         self._labels = self._distinct_labels()
         self.in_memory = all(source.in_memory for source in self.sources)
+        self.whole_records = any(source.whole_records for source in self.sources)
         self.holds_nan = any(source.holds_nan for source in self.sources)
         self.geometry = first.geometry
 
@@ -59,6 +60,10 @@ class JoinedSource(MatrixSource):
 
     def record_label(self, record: int) -> str:
         return self._labels[record]
+
+    def record_identity(self, record: int) -> str | None:
+        number, inner = self._parts[record]
+        return self.sources[number].record_identity(inner)
 
     def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
         owners = self._owners(rows)

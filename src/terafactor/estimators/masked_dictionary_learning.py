@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -188,20 +188,32 @@ class MaskedDictionaryLearning(
         validation : array-like of shape (n_rows, n_features) or MatrixSource, optional
             Held-out rows, on which ``history_`` records the objective.
         """
-        problem = self._problem()
-        source = self._source(X, reset=True)
-        options = self._options(source)
-        self._check_reduction(source)
-        held_out = None if validation is None else self._source(validation, reset=False, name="validation")
-        state = self._initial_state(source, problem, options)
-        self._seed = options.seed
-        objective = None if held_out is None else self.held_out_objective(held_out)
-        recorder = Recorder(objective, audience=self.callbacks)
-        guard = self._learn(source, problem, options, state, [recorder])
+        with self._unless_it_fails():
+            problem = self._problem()
+            source = self._source(X, reset=True)
+            options = self._options(source)
+            self._check_reduction(source)
+            held_out = None if validation is None else self._source(validation, reset=False, name="validation")
+            state = self._initial_state(source, problem, options)
+            self._seed = options.seed
+            objective = None if held_out is None else self.held_out_objective(held_out)
+            recorder = Recorder(objective, audience=self.callbacks)
+            guard = self._learn(source, problem, options, state, [recorder])
         self.history_ = recorder.history
         self.stopped_by_ = "interrupt" if guard.requested else recorder.stopped_by
         guard.raise_if_requested()
         return self
+
+    @contextlib.contextmanager
+    def _unless_it_fails(self) -> Generator[None, None, None]:
+        """Leave a fitted model as it was when what follows raises an error."""
+        before = dict(vars(self))
+        try:
+            yield
+        except Exception:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Learn from more rows, in the order given, ``batch_size`` at a time; what is left over makes a shorter step.
