@@ -211,8 +211,8 @@ class MaskedDictionaryLearning(
         try:
             yield
         except Exception:
-            vars(self).clear()
-            vars(self).update(before)
+            self.__dict__.clear()
+            self.__dict__.update(before)
             raise
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
