@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 
-from terafactor.report.software import software
+from terafactor.report.software import PACKAGES, software
+
+PEERS = ("polars", "spams-bin", "cmfrec", "implicit", "scikit-surprise", "nilearn")
+"""Packages whose versions matter to figures, beside our own dependencies."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,4 @@ def best_times(contestants: dict[str, Callable[[], object]], repeats: int) -> di
 
 def machine() -> dict[str, str]:
     """Return what a reader needs to compare figures with his own."""
-    with contextlib.suppress(PackageNotFoundError):
-        return software() | {"spams-bin": version("spams-bin")}
-    return software()
+    return software(*PACKAGES, *PEERS)

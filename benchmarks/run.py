@@ -13,14 +13,16 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import core, exact, missing, report, runs, sources
+from benchmarks import brain, core, exact, missing, ratings, report, runs, sources
 from benchmarks.harness import Bar, Result, machine
 
 SUITES = {
+    "brain": brain.BENCHMARKS,
     "core": core.BENCHMARKS,
     "missing": missing.BENCHMARKS,
     "exact": exact.BENCHMARKS,
     "sources": sources.BENCHMARKS,
+    "ratings": ratings.BENCHMARKS,
     "runs": runs.BENCHMARKS,
     "report": report.BENCHMARKS,
 }
