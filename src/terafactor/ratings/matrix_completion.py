@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from terafactor._random import resolve_seed
 from terafactor._threads import Executor
@@ -28,7 +27,7 @@ from terafactor.solver.loop import Elapsed, Learner
 from terafactor.solver.position import Position
 
 
-class MatrixCompletion(Storing, BaseEstimator):
+class MatrixCompletion(Storing):
     r"""Predict the ratings that users would give, from those they gave. For explicit ratings, not for clicks.
 
     A rating is ``mean + spread * code . factors``. By default every user and item is as certain as its ratings make

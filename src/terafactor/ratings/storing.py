@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from terafactor.errors import DataError
@@ -22,16 +23,12 @@ from terafactor.runs.parameters import plain_parameters
 from terafactor.solver.position import Position
 
 
-class Storing(Serving, ModelFileMixin, Reporting):
+class Storing(Serving, ModelFileMixin, Reporting, BaseEstimator):
     """Mixin of estimators that learned a :class:`RatingModel`: model files, checkpoints, reports."""
 
     stream: str
     _seed: int
     _ids: tuple[Ids, Ids]
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters."""
-        raise NotImplementedError
 
     def _method(self, seed: int) -> Method:
         raise NotImplementedError
