@@ -269,7 +269,8 @@ class MatrixCompletion(Storing):
     def _known_users(self, method: Method, rows: RatingTable, present: Array) -> RatingModel:
         """Return the model of the state with the users that were known and those of new rows."""
         model = method.model(self._state)
-        fresh = model.encode(*rows.by_user(), executor=Executor())
+        with Executor(method.n_threads) as executor:
+            fresh = model.encode(*rows.by_user(), executor)
         factors, biases = np.zeros_like(fresh.factors), np.zeros_like(fresh.biases)
         n_before = len(self._model.user_factors)
         factors[:n_before], biases[:n_before] = self._model.user_factors, self._model.user_biases
@@ -300,12 +301,15 @@ class MatrixCompletion(Storing):
         known, asked = held_out.known, held_out.ratings
         if self.stream == "items":
             known, asked = known.transposed(), asked.transposed()
-        rows = known.by_user()
+        wanted = np.zeros(known.shape[0], bool)
+        wanted[asked.users[asked.users >= 0]] = True
+        rows = known.take(wanted[known.users]).by_user()
+        model_of = method.watching(known)
         low, high = (float(bound(held_out.known.values)) for bound in (np.min, np.max))
 
         def objective(learner: Learner) -> float:
             with Executor(method.n_threads) as executor:
-                model = method.current(learner, known)
+                model = model_of(learner)
                 predicted = model.with_users(model.encode(*rows, executor)).predict(asked.users, asked.items, executor)
             return rmse(np.clip(predicted, low, high) if self.clip else predicted, asked.values)
 

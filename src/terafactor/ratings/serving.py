@@ -35,6 +35,7 @@ class Serving:
     _model: RatingModel
     _seen: Seen
     _state: Any
+    _ids: tuple[Ids, Ids]
 
     def predict(self, X: Any) -> Any:
         """Return predicted ratings.
@@ -98,7 +99,7 @@ class Serving:
         Returns
         -------
         items : ndarray of shape (n_users, n)
-            Their ids, best first. Where fewer are left, the last ids repeat the first column with a NaN rating.
+            Their ids, best first; of no meaning where the rating is NaN.
         ratings : ndarray of shape (n_users, n)
             Predicted ratings, clipped as those of :meth:`predict`; NaN where there is no further item.
         """
@@ -179,7 +180,7 @@ class Serving:
 
     def _set_model(self, model: RatingModel, users: Ids, items: Ids) -> None:
         k = int(self.n_components)
-        self._model = model
+        self._model, self._ids = model, (users, items)
         self.users_, self.items_ = users.values, items.values
         self.components_ = model.item_factors[:, :k].T
         self.user_factors_ = model.user_factors[:, :k]

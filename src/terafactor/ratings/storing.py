@@ -28,7 +28,6 @@ class Storing(Serving, ModelFileMixin, Reporting, BaseEstimator):
 
     stream: str
     _seed: int
-    _ids: tuple[Ids, Ids]
 
     def _method(self, seed: int) -> Method:
         raise NotImplementedError
