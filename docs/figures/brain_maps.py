@@ -1,4 +1,4 @@
-"""Draw docs/figures/brain_maps.png: maps of a real run, learned without masks and with a twelfth of the voxels per step.
+"""Draw docs/figures/brain_maps.png: maps of a real run, learned with all voxels and with one in twelve per step.
 
 Run as ``python docs/figures/brain_maps.py BOLD.nii.gz MASK.nii.gz``, with one run of BOLD volumes and its mask.
 """
