@@ -180,7 +180,7 @@ def write_pages(run: Path, labels: Path | None = None, names: Path | None = None
 
 def absolute_data(images: list[str], confounds: str | None) -> dict[str, Any]:
     """Return images and their confounds by absolute paths, so that a run can be resumed from anywhere."""
-    from terafactor.brain.images import find_images
+    from terafactor.brain.find import find_images
 
     paths = [str(Path(path).absolute()) for path in find_images(images)]
     if confounds is None or confounds == "auto":
