@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from terafactor.data import ArraySource, MatrixSource, PatchSource, open_source, pack
-    from terafactor.estimators import MaskedDictionaryLearning, load_model
+    from terafactor.estimators import MaskedDictionaryLearning, load_model, report_runs
     from terafactor.problem import ElasticNet, NormBall
     from terafactor.runs import CheckpointPolicy, train
     from terafactor.solver import Evaluation, Snapshot
@@ -31,6 +31,7 @@ _HOMES = {
     "load_model": "terafactor.estimators",
     "open_source": "terafactor.data",
     "pack": "terafactor.data",
+    "report_runs": "terafactor.estimators",
     "train": "terafactor.runs",
 }
 
@@ -47,6 +48,7 @@ __all__ = [
     "load_model",
     "open_source",
     "pack",
+    "report_runs",
     "train",
 ]
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from terafactor.errors import StorageError
+from terafactor.errors import DataError, StorageError
 
 
 @contextlib.contextmanager
@@ -31,28 +31,58 @@ def write_durably(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-        _sync(path.parent)
+        _sync_folder(path.parent)
 
 
-def replace_durably(folder: Path, final: Path) -> None:
-    """Give a folder its final name once everything in it is on the disk."""
-    make_durable(folder)
+def replace_durably(path: Path, final: Path) -> None:
+    """Give a file or folder its final name once everything in it is on the disk."""
+    make_durable(path)
     with naming(final):
-        os.rename(folder, final)
-        _sync(final.parent)
+        os.rename(path, final)
+        _sync_folder(final.parent)
 
 
-def make_durable(folder: Path) -> None:
-    """Wait until all files and folders below ``folder`` are on the disk."""
-    for parent, _, names in os.walk(folder):
+def make_durable(path: Path) -> None:
+    """Wait until a file, or all files and folders below a folder, are on the disk."""
+    if not path.is_dir():
+        _sync_file(path)
+    for parent, _, names in os.walk(path):
         for name in names:
-            _sync(Path(parent, name))
-        _sync(Path(parent))
+            _sync_file(Path(parent, name))
+        _sync_folder(Path(parent))
 
 
-def _sync(path: Path) -> None:
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Refuse to work in a folder where another process does; the lock goes with the process. Windows has none."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise DataError(f"{folder} is being written by another process: wait for it to end") from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _sync_file(path: Path) -> None:
+    with naming(path), open(path, "r+b") as file:
+        os.fsync(file.fileno())
+
+
+def _sync_folder(path: Path) -> None:
+    """Wait until the names in a folder are on the disk, where folders can be opened for that."""
     with naming(path):
-        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except PermissionError:  # Windows
+            return
         try:
             os.fsync(descriptor)
         finally:

@@ -40,7 +40,19 @@ def test_it_leaves_with_what_went_wrong(run, capsys):
     assert "bad.npy contains NaN at row 0, feature 0" in capsys.readouterr().err
     np.save("good.npy", np.ones((3, 4)))
     assert run("good.npy", "--out", "other", "--dtype", "int8") == 2
-    assert "dtype must be float32 or float64, got 'int8'" in capsys.readouterr().err
+    assert "'int8' is not one of" in capsys.readouterr().err
     assert run("good.npy", "--out", "other") == 0
     assert run("good.npy", "--out", "other") == 3
     assert "other exists" in capsys.readouterr().err
+
+
+def test_it_tells_the_error_of_integers(run, capsys):
+    X = np.random.default_rng(0).standard_normal((50, 30)) * 5 + 100
+    np.save("X.npy", X)
+    assert run("X.npy", "--out", "store", "--dtype", "int16", "--standardize") == 0
+    message = capsys.readouterr().err
+    assert "int16 makes an error of" in message
+    share = float(message.split("error of ")[1].split()[0])
+    assert 1e-6 < share < 1e-4
+    found = open_source("store").read(np.arange(50))
+    np.testing.assert_allclose(found, (X - X.mean(axis=0)) / X.std(axis=0), atol=1e-3)

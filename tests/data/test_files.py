@@ -270,14 +270,6 @@ def test_datasets_that_cannot_be_meant_are_refused(tmp_path):
         open_source(tmp_path / "group")
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_a_sparse_matrix_of_anndata_is_refused_by_name(tmp_path):
-    anndata, sparse = pytest.importorskip("anndata"), pytest.importorskip("scipy.sparse")
-    anndata.AnnData(sparse.csr_matrix(values())).write_h5ad(tmp_path / "cells.h5ad")
-    with pytest.raises(DataError, match=r"cells.h5ad::X is sparse"):
-        open_source(tmp_path / "cells.h5ad")
-
-
 def test_tables_with_words_are_refused(tmp_path):
     polars = pytest.importorskip("polars")
     polars.DataFrame({"a": [1.0], "b": ["x"]}).write_parquet(tmp_path / "t.parquet")

@@ -2,9 +2,6 @@
 
 import json
 import os
-import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -14,32 +11,14 @@ from terafactor.data import BatchStream
 from terafactor.data.joined import JoinedSource
 from terafactor.data.masks import RunMasks, masks_of
 from terafactor.data.packed import PackedSource
-from terafactor.errors import DataError, ParameterError
-from terafactor.testing import CountingSource, SourceContract
+from terafactor.errors import ParameterError
+from terafactor.testing import SourceContract
 
 N_FEATURES, BLOCK = 530, 4
 
 
 def values(n_rows=137, dtype=np.float32):
     return np.random.default_rng(0).standard_normal((n_rows, N_FEATURES)).astype(dtype)
-
-
-def records(array, *lengths):
-    parts = np.split(array, np.cumsum(lengths))
-    return JoinedSource([ArraySource(np.ascontiguousarray(part)) for part in parts if len(part)])
-
-
-def content_of(folder):
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    """A store of 20 records of 4 to 14 rows; not to be changed."""
-    folder = tmp_path_factory.mktemp("packed")
-    array = values()
-    pack(records(array, *[4, 14] * 7, 3, 1), folder / "store", block_rows=BLOCK)
-    return folder / "store", array
 
 
 class TestPacked(SourceContract):
@@ -57,8 +36,23 @@ class TestDoublePrecision(SourceContract):
 
 class TestOfManyRecords(SourceContract):
     def make(self, tmp_path):
-        pack(records(values(), *[7] * 18), tmp_path / "store", block_rows=3)
+        parts = [ArraySource(part) for part in np.split(values(), range(7, 137, 7))]
+        pack(JoinedSource(parts), tmp_path / "store", block_rows=3)
         return open_source(tmp_path / "store"), values()
+
+
+class TestByZarr(SourceContract):
+    def make(self, tmp_path):
+        pack(values(), tmp_path / "store", block_rows=BLOCK)
+        return open_source(tmp_path / "store", reader="zarr"), values()
+
+
+class TestIntegers(SourceContract):
+    def make(self, tmp_path):
+        whole = np.random.default_rng(0).integers(-32767, 32768, (60, N_FEATURES))
+        whole[::4] = 32767  # every feature of every piece reaches the end of the range
+        pack(whole.astype(np.float32), tmp_path / "store", block_rows=BLOCK, dtype=np.int16)
+        return open_source(tmp_path / "store"), (whole * np.nextafter(np.float32(1), np.float32(2))).astype(np.float32)
 
 
 class TestOfFewFeatures(SourceContract):
@@ -82,6 +76,34 @@ def test_any_zarr_reader_opens_it(shared):
         np.testing.assert_array_equal(record[:], array[rows.start : rows.stop][:, orders[number % 16]])
 
 
+def test_any_zarr_reader_scales_integers(tmp_path, records_of):
+    import zarr
+
+    pack(records_of(values(), 90), tmp_path / "store", block_rows=BLOCK, dtype="int16")
+    source, group = open_source(tmp_path / "store"), zarr.open_group(tmp_path / "store", mode="r")
+    orders, scales = group["permutations"][:], group["scales"]
+    for number, rows in enumerate(source.records):
+        record = group[f"records/{number:06d}"][:]
+        assert record.dtype == np.int16
+        read = source.read(np.arange(rows.start, rows.stop), orders[number % 16].astype(np.int64))
+        np.testing.assert_array_equal(record * scales[number], read)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int16"])
+def test_both_readers_give_the_same_bits(tmp_path, dtype):
+    pack(values(), tmp_path / "store", block_rows=BLOCK, dtype=dtype)
+    random = np.random.default_rng(1)
+    for _ in range(5):
+        rows, columns = random.permutation(137)[:9], random.permutation(N_FEATURES)[:70]
+        both = [open_source(tmp_path / "store", reader=reader).read(rows, columns) for reader in ("direct", "zarr")]
+        np.testing.assert_array_equal(*both)
+
+
+def test_a_reader_that_is_not_there_is_refused(shared):
+    with pytest.raises(ParameterError, match="reader must be 'direct' or 'zarr', got 'tape'"):
+        open_source(shared[0], reader="tape")
+
+
 def test_the_metadata_tell_what_was_packed(shared):
     path, array = shared
     source = PackedSource(path)
@@ -98,158 +120,15 @@ def test_the_metadata_tell_what_was_packed(shared):
     )
 
 
-def test_few_records_are_cut_so_that_every_order_of_features_is_used(tmp_path):
-    pack(values(), tmp_path / "store", block_rows=BLOCK)
-    source = open_source(tmp_path / "store")
-    assert len(source.records) >= 16
-    assert all(len(rows) % BLOCK == 0 for rows in source.records[:-1])
-
-
-def test_the_bytes_depend_on_data_and_parameters_only(tmp_path):
-    for name, n_threads in (("a", 1), ("b", 3)):
-        pack(values(), tmp_path / name, block_rows=BLOCK, n_threads=n_threads)
-    assert content_of(tmp_path / "a") == content_of(tmp_path / "b")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
-
-
-def test_it_converts_when_asked(tmp_path):
-    pack(values(dtype=np.float64), tmp_path / "store", dtype=np.float32)
-    source = open_source(tmp_path / "store")
-    assert source.dtype == np.float32
-    np.testing.assert_array_equal(source.read(np.arange(137)), values(dtype=np.float64).astype(np.float32))
-
-
-def test_nothing_is_overwritten(tmp_path):
-    (tmp_path / "store").mkdir()
-    with pytest.raises(DataError, match="store exists"):
-        pack(values(), tmp_path / "store")
-
-
-def test_what_another_call_left_is_not_continued(tmp_path):
-    bad = values()
-    bad[130, 3] = np.nan
-    with pytest.raises(DataError, match="contains NaN at row 130, feature 3"):
-        pack(NotInMemory(bad), tmp_path / "store", block_rows=BLOCK)
-    assert not (tmp_path / "store").exists()
-    with pytest.raises(DataError, match=r"store.partial was left by packing other data"):
-        pack(values(), tmp_path / "store", block_rows=2 * BLOCK)
-
-
-@pytest.mark.parametrize("options", [{"block_rows": 0}, {"block_rows": 2.5}, {"dtype": np.int8}])
-def test_options_that_cannot_work_are_refused(tmp_path, options):
-    with pytest.raises(ParameterError, match=next(iter(options))):
-        pack(values(), tmp_path / "store", **options)
-    assert list(tmp_path.iterdir()) == []
-
-
-class NotInMemory(CountingSource):
-    """Numbers that are not checked before they are read."""
-
-    def __init__(self, array):
-        source = ArraySource(np.zeros_like(array))
-        source.array = array
-        super().__init__(source)
-        self.in_memory = False
-
-
-def damage(path, random):
-    """Flip a bit of a file, cut it short, or remove it."""
-    content = bytearray(path.read_bytes())
-    kind = random.integers(4)
-    if kind <= 1:
-        place = random.integers(8 * len(content))
-        content[place // 8] ^= 1 << (place % 8)
-        path.write_bytes(content)
-    elif kind == 2:
-        path.write_bytes(content[: random.integers(len(content))])
-    else:
-        path.unlink()
-
-
-def test_no_damage_goes_unnoticed(shared, tmp_path):
-    original, array = shared
-    random = np.random.default_rng(0)
-    shutil.copytree(original, tmp_path / "store")
-    files = sorted(path for path in (tmp_path / "store").rglob("*") if path.is_file())
-    by_size = np.array([path.stat().st_size for path in files], float)
-    for turn in range(200):
-        # Half the time any file, half the time any byte.
-        path = files[random.choice(len(files), p=None if turn % 2 else by_size / by_size.sum())]
-        intact = path.read_bytes()
-        damage(path, random)
-        with pytest.raises(DataError):
-            PackedSource(tmp_path / "store").read(np.arange(len(array)))
-        path.write_bytes(intact)
-    np.testing.assert_array_equal(open_source(tmp_path / "store").read(np.arange(len(array))), array)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda path: path.unlink(), "block 1 of record 3 .*c/1/0 cannot be opened"),
-        (lambda path: path.write_bytes(path.read_bytes()[:-1]), "block 1 of record 3 .*bytes where"),
-        (lambda path: path.write_bytes(b"\x01" + path.read_bytes()[1:]), "block 1 of record 3 .*chunk 0 of .*checksum"),
-        (
-            lambda path: path.write_bytes(path.read_bytes()[:-40] + 40 * b"\xff"),
-            "block 1 of record 3 .*list of its chunks",
-        ),
-    ],
-    ids=["deleted", "truncated", "flipped", "missing chunk"],
-)
-def test_damage_is_named_by_record_and_chunk(shared, tmp_path, change, message):
-    shutil.copytree(shared[0], tmp_path / "store")
-    source = open_source(tmp_path / "store")
-    change(tmp_path / "store" / "records" / "000003" / "c" / "1" / "0")
-    rows = np.asarray(source.row_blocks(3)[1])
-    source.read(np.asarray(source.row_blocks(3)[0]))
-    with pytest.raises(DataError, match=message):
-        source.read(rows)
-
-
-PACKING = """
-import sys
-import numpy as np
-from terafactor import pack
-X = np.random.default_rng(0).standard_normal((137, 530)).astype(np.float32)
-pack(X, sys.argv[1], block_rows=4, n_threads=2, progress=lambda rows: print(rows, flush=True))
-"""
-
-
-@pytest.mark.parametrize("lines", [1, 9, 20, 34])
-def test_a_killed_packing_goes_on_and_ends_the_same(tmp_path, lines):
-    pack(values(), tmp_path / "whole", block_rows=BLOCK)
-    store = tmp_path / "store"
-    process = subprocess.Popen([sys.executable, "-c", PACKING, str(store)], stdout=subprocess.PIPE)
-    for _ in range(lines):
-        process.stdout.readline()
-    process.kill()
-    process.wait()
-    process.stdout.close()
-    done = len(list((tmp_path / "store.partial" / "records").glob("0*"))) if not store.exists() else None
-    if done is not None:
-        reads = CountingSource(ArraySource(values()))
-        pack(reads, store, block_rows=BLOCK)
-        assert reads.n_values <= (137 + 16 - done * BLOCK) * N_FEATURES, "finished records are not read again"
-    assert content_of(store) == content_of(tmp_path / "whole")
-
-
-def test_two_processes_do_not_write_one_store(tmp_path):
-    fcntl = pytest.importorskip("fcntl")
-    (tmp_path / "store.partial").mkdir()
-    descriptor = os.open(tmp_path / "store.partial", os.O_RDONLY)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    with pytest.raises(DataError, match="written by another process"):
-        pack(values(), tmp_path / "store")
-    os.close(descriptor)
-
-
 def bytes_read_by(source, stream, monkeypatch):
-    """Return the bytes that one epoch takes from the system, and how many calls."""
+    """Return the bytes of tiles that one epoch takes from the system, and in how many calls."""
     taken = []
     preadv = os.preadv
 
     def counting(descriptor, buffers, offset):
-        taken.append(sum(len(buffer) for buffer in buffers))
+        size = sum(len(buffer) for buffer in buffers)
+        if size != source.layout.index_bytes:
+            taken.append(size)
         return preadv(descriptor, buffers, offset)
 
     monkeypatch.setattr(os, "preadv", counting)

@@ -1,11 +1,14 @@
-"""Sparse matrices as sources."""
+"""Sparse matrices as sources, in memory and from files."""
+
+import zipfile
 
 import numpy as np
 import pytest
 from scipy import sparse
 
+from terafactor import MaskedDictionaryLearning, open_source
 from terafactor.data import SparseSource
-from terafactor.errors import DataError
+from terafactor.errors import DataError, DataTypeError
 from terafactor.testing import SourceContract
 
 
@@ -28,6 +31,47 @@ class TestAbsentIsMissing(SourceContract):
         return SparseSource(matrix, absent=np.nan), expected
 
 
+class TestNpz(SourceContract):
+    def make(self, tmp_path):
+        sparse.save_npz(tmp_path / "matrix.npz", make_matrix(np.float32).tocsc())
+        return open_source(tmp_path / "matrix.npz"), make_matrix(np.float32).toarray()
+
+
+class TestSparseObject(SourceContract):
+    def make(self, tmp_path):
+        return open_source(make_matrix().tocsr()), make_matrix().toarray()
+
+
+def write_h5ad(path, matrix):
+    anndata = pytest.importorskip("anndata")
+    data = anndata.AnnData(matrix)
+    data.write_h5ad(path)
+    return data
+
+
+@pytest.mark.filterwarnings("ignore")
+class TestSparseH5ad(SourceContract):
+    def make(self, tmp_path):
+        write_h5ad(tmp_path / "cells.h5ad", make_matrix(np.float32).tocsr())
+        return open_source(tmp_path / "cells.h5ad"), make_matrix(np.float32).toarray()
+
+
+@pytest.mark.filterwarnings("ignore")
+class TestAbsentIsMissingInH5ad(SourceContract):
+    def make(self, tmp_path):
+        matrix = make_matrix().tocsr()
+        write_h5ad(tmp_path / "cells.h5ad", matrix)
+        expected = SparseSource(matrix, absent=np.nan).read(np.arange(37))
+        return open_source(tmp_path / "cells.h5ad").absent_as_missing(), expected
+
+
+@pytest.mark.filterwarnings("ignore")
+class TestSparseAnnData(SourceContract):
+    def make(self, tmp_path):
+        data = write_h5ad(tmp_path / "cells.h5ad", make_matrix().tocsr())
+        return open_source(data), make_matrix().toarray()
+
+
 @pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil"])
 @pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csr_matrix])
 def test_any_form_reads_the_same(form, kind):
@@ -48,3 +92,133 @@ def test_a_stored_nan_is_named():
     with pytest.raises(DataError, match=f"NaN.*row {row}, column {matrix.indices[5]}"):
         SparseSource(matrix)
     SparseSource(matrix, allow_nan=True)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("missing", [None, "absent"])
+def test_files_learn_what_the_matrix_in_memory_does(tmp_path, missing):
+    matrix = make_matrix().tocsr()
+    sparse.save_npz(tmp_path / "matrix.npz", matrix)
+    write_h5ad(tmp_path / "cells.h5ad", matrix)
+    learner = MaskedDictionaryLearning(
+        3,
+        alpha=0.1,
+        batch_size=6,
+        statistics="masked",
+        reduction=2,
+        init=np.eye(3, 23),
+        missing=missing,
+        random_state=0,
+    )
+    atoms = learner.fit(matrix).components_
+    codes, objective = learner.transform(matrix), learner.objective(matrix)
+    for path in (tmp_path / "matrix.npz", tmp_path / "cells.h5ad"):
+        np.testing.assert_array_equal(learner.transform(path), codes)
+        assert learner.objective(path) == objective
+    np.testing.assert_array_equal(learner.fit(tmp_path / "matrix.npz").components_, atoms)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_rows_of_a_file_in_their_order_give_the_same_bits(tmp_path):
+    matrix = make_matrix().tocsr()
+    write_h5ad(tmp_path / "cells.h5ad", matrix)
+    learners = [MaskedDictionaryLearning(3, statistics="masked", missing="absent", random_state=0) for _ in range(2)]
+    for learner, X in zip(learners, (matrix, tmp_path / "cells.h5ad"), strict=True):
+        learner.partial_fit(X)
+    np.testing.assert_array_equal(learners[0].components_, learners[1].components_)
+
+
+def test_absent_means_nothing_in_a_dense_file(tmp_path):
+    np.save(tmp_path / "dense.npy", make_matrix().toarray())
+    with pytest.raises(DataTypeError, match=r"missing='absent' is for sparse matrices, and .*dense.npy is dense"):
+        MaskedDictionaryLearning(3, missing="absent").fit(tmp_path / "dense.npy")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_in_a_file_is_named(tmp_path, value):
+    matrix = make_matrix().tocsr()
+    matrix.data[5] = value
+    row = np.searchsorted(matrix.indptr, 5, side="right") - 1
+    sparse.save_npz(tmp_path / "matrix.npz", matrix)
+    with pytest.raises(DataError, match=rf"matrix.npz contains .* at row {row}, (feature|column) {matrix.indices[5]}"):
+        MaskedDictionaryLearning(3).fit(tmp_path / "matrix.npz")
+
+
+def test_stored_nan_of_a_file_may_be_missing(tmp_path):
+    matrix = make_matrix().tocsr()
+    matrix.data[5] = np.nan
+    sparse.save_npz(tmp_path / "matrix.npz", matrix)
+    learner = MaskedDictionaryLearning(3, missing="nan", init=np.eye(3, 23), random_state=0)
+    atoms = learner.fit(matrix).components_
+    np.testing.assert_array_equal(learner.fit(tmp_path / "matrix.npz").components_, atoms)
+
+
+class Unpickled:
+    """What a file with objects must not bring to life."""
+
+    def __reduce__(self):
+        return (pytest.fail, ("the file was unpickled",))
+
+
+def save_parts(path, **changes):
+    matrix = make_matrix().tocsr()
+    parts = {"indices": matrix.indices, "indptr": matrix.indptr, "data": matrix.data, "shape": matrix.shape}
+    np.savez(path, format=b"csr", **(parts | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"data": np.array([Unpickled()], object)}, "data.npy in .*never unpickled"),
+        ({"indices": np.full(170, 23)}, "no sparse matrix written by scipy.sparse.save_npz"),
+        ({"indices": np.full(170, -1)}, "no sparse matrix written by scipy.sparse.save_npz"),
+        ({"indptr": np.arange(9)}, "no sparse matrix written by scipy.sparse.save_npz"),
+        ({"shape": (0, 23), "indptr": np.zeros(1, int), "indices": np.zeros(0, int), "data": np.zeros(0)}, "shape"),
+    ],
+    ids=["objects", "beyond the last column", "before the first column", "other rows", "no rows"],
+)
+def test_bad_npz_files_are_refused(tmp_path, changes, message):
+    save_parts(tmp_path / "matrix.npz", **changes)
+    with pytest.raises(DataError, match=message):
+        open_source(tmp_path / "matrix.npz")
+
+
+def test_other_archives_are_refused(tmp_path):
+    np.savez(tmp_path / "arrays.npz", a=np.eye(3))
+    (tmp_path / "text.npz").write_text("hello")
+    (tmp_path / "empty.npz").write_bytes(b"")
+    for name in ("arrays", "text", "empty"):
+        with pytest.raises(DataError, match=rf"{name}.npz is no sparse matrix"):
+            open_source(tmp_path / f"{name}.npz")
+
+
+def test_an_archive_that_claims_more_than_it_holds_allocates_nothing(tmp_path):
+    save_parts(tmp_path / "whole.npz")
+    with zipfile.ZipFile(tmp_path / "whole.npz") as whole, zipfile.ZipFile(tmp_path / "huge.npz", "w") as huge:
+        for name in whole.namelist():
+            content = whole.read(name)
+            if name == "data.npy":
+                content = content.replace(b"(170,), }        ", b"(17000000000,), }")
+            huge.writestr(name, content)
+    with pytest.raises(DataError, match=r"data.npy in .*huge.npz claims 136000000000 bytes of numbers, but has 1360"):
+        open_source(tmp_path / "huge.npz")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda group: group.attrs.__setitem__("encoding-type", "csc_matrix"), r"stored by columns.*tocsr\(\)"),
+        (lambda group: group.attrs.__setitem__("encoding-type", "awkward"), "a group that holds awkward"),
+        (lambda group: group["indptr"].__setitem__(3, 10**6), "starts of the rows"),
+        (lambda group: group["indices"].__setitem__(3, 23), "columns that do not exist"),
+    ],
+    ids=["by columns", "something else", "starts", "columns"],
+)
+def test_bad_groups_of_h5ad_files_are_refused(tmp_path, change, message):
+    h5py = pytest.importorskip("h5py")
+    write_h5ad(tmp_path / "cells.h5ad", make_matrix().tocsr())
+    with h5py.File(tmp_path / "cells.h5ad", "r+") as file:
+        change(file["X"])
+    with pytest.raises(DataError, match=message):
+        open_source(tmp_path / "cells.h5ad").read(np.arange(37))

@@ -12,6 +12,9 @@ import terafactor
 from terafactor.cli import doctor as doctor_command
 from terafactor.cli import fit as fit_command
 from terafactor.cli import inspect as inspect_command
+from terafactor.cli import pack as pack_command
+from terafactor.cli import plan as plan_command
+from terafactor.cli import report as report_command
 from terafactor.cli import transform as transform_command
 from terafactor.errors import DataError, DataTypeError, RunInterruptedError, StorageError, TerafactorError
 
@@ -55,31 +58,14 @@ def demo(
     run(out, n_components=components, seed=seed)
 
 
-@app.command()
-def pack(
-    source: Annotated[str, typer.Argument(help="What to pack: a file, a quoted glob, file.h5::/dataset, ...")],
-    out: Annotated[Path, typer.Option(help="Folder of the store; must not exist.")],
-    block_rows: Annotated[int, typer.Option(min=1, help="Rows read together: the batch size of fits.")] = 40,
-    dtype: Annotated[str | None, typer.Option(help="float32 or float64; by default that of the source.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the orders of features.")] = 0,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Records written at once; by default one per core.")
-    ] = None,
-) -> None:
-    """Write a matrix as a packed store, of which a masked fit reads only its share. Rerun it to go on after a kill."""
-    from rich.console import Console
-
-    with Console(stderr=True).status("loading"):
-        from terafactor.cli.pack import run
-
-    run(source, out, block_rows=block_rows, dtype=dtype, seed=seed, n_threads=threads)
-
-
 for command, example in (
     (fit_command.fit, fit_command.FIT_EXAMPLE),
     (fit_command.resume, fit_command.RESUME_EXAMPLE),
+    (pack_command.pack, pack_command.EXAMPLE),
+    (plan_command.plan, plan_command.EXAMPLE),
     (transform_command.transform, transform_command.TRANSFORM_EXAMPLE),
     (transform_command.export, transform_command.EXPORT_EXAMPLE),
+    (report_command.report, report_command.EXAMPLE),
     (inspect_command.inspect, inspect_command.EXAMPLE),
     (doctor_command.doctor, doctor_command.EXAMPLE),
 ):

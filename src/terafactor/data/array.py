@@ -34,6 +34,7 @@ class ArraySource(MatrixSource):
             raise DataError(f"ArraySource takes a float32 or float64 array of shape (rows, features), got {what}")
         check_finite(array, name, allow_nan=allow_nan)
         self.array = array
+        self.holds_nan = allow_nan
         self.shape = (int(array.shape[0]), int(array.shape[1]))
         self.dtype = array.dtype
 

@@ -31,6 +31,11 @@ class BoxSource(MatrixSource):
     def record_name(self, record: int) -> str:
         return self.name
 
+    def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
+        height, width = self.chunk
+        n_columns = self.shape[1] if columns is None else len(np.unique(columns // width)) * width
+        return len(np.unique(rows // height)) * height * min(n_columns, self.shape[1]) * self.dtype.itemsize
+
     def row_blocks(self, record: int) -> Sequence[range] | None:
         height, n_rows = self.chunk[0], self.shape[0]
         if height == 1:

@@ -6,17 +6,37 @@ import hashlib
 
 import numpy as np
 
+from terafactor._typing import Indices
 from terafactor.data.source import MatrixSource
 
 N_ROWS = 16
-"""Rows that are read, spread over the matrix."""
+"""Rows of which a part is read, spread over the matrix."""
+
+N_FEATURES = 4096
+"""Features that are read of each, at the least where there are as many."""
 
 
 def fingerprint(source: MatrixSource) -> str:
-    """Return a hash of shape, dtype, lengths of records and the values of some rows: equal for equal data."""
+    """Return a hash of shape, dtype, names and lengths of records, and some values spread over the matrix.
+
+    Equal data give equal fingerprints wherever they lie. A change of a few values may go unseen: of a wide matrix some
+    megabytes are read, not all.
+    """
     digest = hashlib.sha256()
-    digest.update(repr((source.shape, str(source.dtype), [len(record) for record in source.records])).encode())
-    rows = np.unique(np.linspace(0, source.shape[0] - 1, N_ROWS).astype(np.int64))
-    for row in rows:
-        digest.update(source.read(np.array([row])).astype(source.dtype.newbyteorder("<"), copy=False).tobytes())
+    records = [(source.record_label(number), len(rows)) for number, rows in enumerate(source.records)]
+    digest.update(repr((source.shape, str(source.dtype), records)).encode())
+    starts = np.array([rows.start for rows in source.records])
+    for sample, row in enumerate(np.linspace(0, source.shape[0] - 1, N_ROWS).astype(np.int64)):
+        record = int(np.searchsorted(starts, row, side="right")) - 1
+        values = source.read(np.array([row]), _columns(source, record, sample))
+        digest.update(values.astype(source.dtype.newbyteorder("<"), copy=False).tobytes())
     return digest.hexdigest()
+
+
+def _columns(source: MatrixSource, record: int, sample: int) -> Indices:
+    """Return features of tiles spread over a record, other ones for each sample where there are enough."""
+    tiles, n_features = source.tiles(record), source.shape[1]
+    n_tiles = -(-n_features // tiles.width)
+    n_chosen = min(n_tiles, -(-N_FEATURES // tiles.width))
+    shift = sample * n_tiles // (N_ROWS * n_chosen)
+    return tiles.members((np.arange(n_chosen) * n_tiles // n_chosen + shift) % n_tiles, n_features)

@@ -30,7 +30,7 @@ class HDF5Source(BoxSource):
         self.path, self.dataset = path, dataset
         self.name = f"{path}::{dataset}"
         self._h5py = require_h5py(path, extra)
-        with _opened(self._h5py, path) as file:
+        with opened(self._h5py, path) as file:
             found = file.get(dataset)
             if not isinstance(found, self._h5py.Dataset):
                 raise DataError(f"{path} has no dataset {dataset!r}; it has {_listed(matrices(self._h5py, file))}")
@@ -39,7 +39,7 @@ class HDF5Source(BoxSource):
             self.chunk = found.chunks or (1, self.shape[1])
 
     def box(self, rows: slice, columns: slice) -> Array:
-        with _opened(self._h5py, self.path) as file:
+        with opened(self._h5py, self.path) as file:
             return np.asarray(file[self.dataset][rows, columns])
 
 
@@ -48,7 +48,7 @@ def open_hdf5(path: Path, inside: str | None = None, *, dataset: str | None = No
     wanted = inside or dataset
     if wanted is None:
         h5py = require_h5py(path)
-        with _opened(h5py, path) as file:
+        with opened(h5py, path) as file:
             found = matrices(h5py, file)
         if len(found) != 1:
             raise DataError(f"{path} holds {_listed(found)}: name one matrix, as in {path}::{(found or ['/X'])[0]}")
@@ -73,7 +73,8 @@ def matrices(h5py: Any, file: Any) -> list[str]:
     return found
 
 
-def _opened(h5py: Any, path: Path) -> Any:
+def opened(h5py: Any, path: Path) -> Any:
+    """Return a file opened for reading, to be used in a ``with`` block."""
     try:
         return h5py.File(path, "r")
     except OSError as error:

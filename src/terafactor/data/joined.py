@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 
@@ -35,22 +36,38 @@ class JoinedSource(MatrixSource):
         self._parts = [
             (number, record) for number, source in enumerate(self.sources) for record in range(len(source.records))
         ]
-        self.shape = (int(self._starts[-1]), first.shape[1])
-        self.dtype = first.dtype
-        self.in_memory = all(source.in_memory for source in self.sources)
-        self.geometry = first.geometry
-
-    @property
-    def records(self) -> Sequence[range]:
-        return [
+        self._records = [
             _shifted(rows, int(start))
             for start, source in zip(self._starts[:-1], self.sources, strict=True)
             for rows in source.records
         ]
+        self.shape = (int(self._starts[-1]), first.shape[1])
+        self.dtype = first.dtype
+        self.in_memory = all(source.in_memory for source in self.sources)
+        self.holds_nan = any(source.holds_nan for source in self.sources)
+        self.geometry = first.geometry
+
+    @property
+    def records(self) -> Sequence[range]:
+        return self._records
 
     def record_name(self, record: int) -> str:
         number, inner = self._parts[record]
         return self.sources[number].record_name(inner)
+
+    def record_label(self, record: int) -> str:
+        number, inner = self._parts[record]
+        return self.sources[number].record_label(inner)
+
+    def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
+        owners = self._owners(rows)
+        return sum(
+            self.sources[number].stored_bytes(rows[owners == number] - self._starts[number], columns)
+            for number in np.unique(owners)
+        )
+
+    def absent_as_missing(self) -> Self:
+        return type(self)([source.absent_as_missing() for source in self.sources])
 
     def row_blocks(self, record: int) -> Sequence[range] | None:
         number, inner = self._parts[record]
@@ -63,7 +80,7 @@ class JoinedSource(MatrixSource):
 
     def read(self, rows: Indices, columns: Indices | None = None) -> Array:
         check_indices(rows, self.shape[0], "rows")
-        owners = np.searchsorted(self._starts, rows, side="right") - 1
+        owners = self._owners(rows)
         touched = np.unique(owners)
         if len(touched) == 1:
             return self._read_from(int(touched[0]), rows, columns)
@@ -72,6 +89,9 @@ class JoinedSource(MatrixSource):
             mine = owners == number
             values[mine] = self._read_from(int(number), rows[mine], columns)
         return values
+
+    def _owners(self, rows: Indices) -> Indices:
+        return np.searchsorted(self._starts, rows, side="right") - 1
 
     def _read_from(self, number: int, rows: Indices, columns: Indices | None) -> Array:
         return self.sources[number].read(rows - self._starts[number], columns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 import numpy as np
 from numpy.lib import format as npy_format
@@ -34,14 +34,20 @@ def open_memmap(array: np.memmap) -> MatrixSource:
     return RawSource(Layout(path, str(path), _file_offset(array), array.shape, array.dtype))
 
 
-def _layout(file: BinaryIO, path: Path) -> Layout:
+def read_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Return shape, whether columns are contiguous, and dtype of what follows in a ``.npy`` file; no objects."""
     try:
         version = npy_format.read_magic(file)
         shape, by_column, dtype = HEADERS[version](file)
     except (ValueError, KeyError) as error:
-        raise DataError(f"{path} is no .npy file of numbers ({error or 'it is empty'})") from error
+        raise DataError(f"{name} is no .npy file of numbers ({error or 'it is empty'})") from error
     if dtype.hasobject:
-        raise DataError(f"{path} holds Python objects, which are never unpickled: save it as float32")
+        raise DataError(f"{name} holds Python objects, which are never unpickled: save it as float32")
+    return shape, by_column, dtype
+
+
+def _layout(file: IO[bytes], path: Path) -> Layout:
+    shape, by_column, dtype = read_header(file, str(path))
     return Layout(path, str(path), file.tell(), shape, dtype, by_column and len(shape) == 2)
 
 

@@ -15,7 +15,7 @@ from terafactor.data.joined import JoinedSource
 from terafactor.data.source import MatrixSource
 from terafactor.errors import DataError, DataTypeError
 
-MODULES = ("array", "npy", "packed", "anndata", "hdf5", "zarr", "dask", "table", "iterator")
+MODULES = ("array", "npy", "sparse", "packed", "anndata", "hdf5", "zarr", "dask", "table", "iterator")
 """Files of this folder that declare a ``FORMAT``; the first that recognises a thing opens it."""
 
 _ADDRESS = re.compile(r"(?:(?P<scheme>[a-z0-9]+)://)?(?P<path>.+?)(?:::(?P<inside>.+))?", re.DOTALL)
@@ -61,10 +61,10 @@ def is_paths(thing: Any) -> bool:
 
 
 def must_be_opened(thing: Any) -> bool:
-    """Whether ``thing`` is something to open rather than rows at hand: neither array-like nor data frame."""
+    """Whether ``thing`` is something to open rather than rows at hand: no array, sparse matrix or data frame."""
     if isinstance(thing, MatrixSource | str | os.PathLike) or is_paths(thing):
         return True
-    return any(form.is_object(thing) for form in formats() if form.name not in ("array", "npy", "table"))
+    return any(form.is_object(thing) for form in formats() if form.name not in ("array", "npy", "sparse", "table"))
 
 
 def joined(sources: list[MatrixSource]) -> MatrixSource:

@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
 
-from terafactor._durable import replace_durably, write_durably
+from terafactor._durable import locked, naming, replace_durably, write_durably
 from terafactor._random import Purpose, generator
 from terafactor._threads import resolve_threads
 from terafactor._typing import Array, Indices, is_number
+from terafactor.data.coding import Coding, coding_of
 from terafactor.data.fingerprint import fingerprint
+from terafactor.data.moments import Totals
 from terafactor.data.open import open_source
 from terafactor.data.packed_layout import (
     N_PERMUTATIONS,
     PackedLayout,
+    array_document,
     encoded,
     group_document,
     permutations_document,
     plan_of,
     read_store_document,
-    record_document,
     record_path,
+    scales_path,
     shard_path,
     store_document,
 )
@@ -40,6 +47,11 @@ from terafactor.errors import DataError, ParameterError
 Progress = Callable[[int], None]
 """Called with a number of rows that are done, from several threads."""
 
+DTYPES = ("float32", "float64", "int16")
+
+VALUES_AT_ONCE = 2**23
+"""Numbers that a thread reads together, at the most, where the blocks of the source are higher than ours."""
+
 
 def pack(
     source: Any,
@@ -47,6 +59,7 @@ def pack(
     *,
     block_rows: int = 40,
     dtype: Any = None,
+    standardize: bool = False,
     seed: int = 0,
     n_threads: int | None = None,
     progress: Progress | None = None,
@@ -65,8 +78,13 @@ def pack(
         Folder of the store; must not exist.
     block_rows : int, default=40
         Rows that are read together: the ``batch_size`` that you mean to use.
-    dtype : float32 or float64, optional
-        What to store; by default that of the source.
+    dtype : float32, float64 or int16, optional
+        What to store; by default that of the source. int16 takes half the space of float32, and a second look at every
+        record: the numbers of each feature of a record become multiples of a scale, its largest magnitude / 32 767, and
+        are read as float32. The error that makes is in the metadata, see :attr:`PackedSource.statistics`.
+    standardize : bool, default=False
+        Whether to bring each feature of each record to mean zero and variance one; constant ones become zero. Takes a
+        second look at every record.
     seed : int, default=0
         Of the orders of features.
     n_threads : int or None, default=None
@@ -85,11 +103,14 @@ def pack(
     if not (is_number(block_rows, int) and block_rows >= 1):
         raise ParameterError(f"block_rows must be an integer >= 1, got {block_rows!r} (it is the batch_size of fits)")
     opened = open_source(source)
-    stored = np.dtype(opened.dtype if dtype is None else dtype)
-    if stored not in (np.float32, np.float64):
-        raise ParameterError(f"dtype must be float32 or float64, got {dtype!r}")
-    layout = PackedLayout.of(opened.shape[1], block_rows, stored.name)
-    plan = plan_of(layout, seed, fingerprint(opened), _pieces(opened, block_rows))
+    layout = PackedLayout.of(opened.shape[1], block_rows, _stored_dtype(opened, dtype))
+    plan = plan_of(
+        layout,
+        standardize=bool(standardize),
+        seed=seed,
+        fingerprint=fingerprint(opened),
+        records=_pieces(opened, block_rows),
+    )
     partial = out.with_name(f"{out.name}.partial")
     with _begun(partial, plan):
         _Packer(opened, partial, layout, plan, progress or _ignore).run(resolve_threads(n_threads))
@@ -105,6 +126,21 @@ class _Packer:
     layout: PackedLayout
     plan: dict[str, Any]
     progress: Progress
+
+    @cached_property
+    def codings(self) -> dict[int, Coding]:
+        """Codings of the records of the source that were cut into pieces."""
+        return {}
+
+    @cached_property
+    def locks(self) -> list[Lock]:
+        """One per record of the source, so that its pieces do not all look at the whole of it."""
+        return [Lock() for _ in self.source.records]
+
+    @cached_property
+    def starts(self) -> Indices:
+        """First row of each record of the source."""
+        return np.array([rows.start for rows in self.source.records])
 
     def run(self, n_threads: int) -> None:
         """Write what is not there yet."""
@@ -123,6 +159,9 @@ class _Packer:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
         write_durably(self.store / "records" / "zarr.json", encoded(group_document({})))
+        if self.layout.scaled:
+            document = array_document(self.layout.scales, len(records), {})
+            write_durably(scales_path(self.store) / "zarr.json", encoded(document))
         shutil.rmtree(self.store / "unfinished", ignore_errors=True)
         write_durably(self.store / "zarr.json", encoded(store_document(self.plan, statistics)))
 
@@ -144,44 +183,75 @@ class _Packer:
         if final.exists():
             self.progress(len(rows))
             return _statistics_of(final)
-        store = self.store / "unfinished" / str(number)
-        shutil.rmtree(store, ignore_errors=True)
-        sums = _Sums()
-        for block, start in enumerate(range(rows.start, rows.stop, self.layout.block_rows)):
-            chosen = np.arange(start, min(start + self.layout.block_rows, rows.stop))
-            values = read_finite(self.source, chosen).astype(self.layout.dtype, copy=False)
-            self._write_block(shard_path(store, number, block), values, order)
-            sums.add(values)
-            self.progress(len(chosen))
-        statistics = sums.statistics()
-        document = record_document(self.layout, len(rows), statistics)
-        write_durably(record_path(store, number) / "zarr.json", encoded(document))
-        replace_durably(record_path(store, number), final)
-        shutil.rmtree(store)
+        unfinished = self.store / "unfinished" / str(number)
+        shutil.rmtree(unfinished, ignore_errors=True)
+        coding, totals = self._coding(rows), Totals()
+        for block, values in enumerate(self._blocks(rows)):
+            self._write_block(shard_path(unfinished, block), values, order, coding, totals)
+            if not math.isfinite(totals.most - totals.least):
+                name = self.source.record_name(self._record_of(rows.start))
+                raise DataError(f"{name} reaches beyond {self.layout.dtype}: pack it as float64")
+            self.progress(len(values))
+        if coding.scale is not None:
+            content = io.BytesIO()
+            write_shard(content, self.layout.scales, coding.scale[np.newaxis], order)
+            write_durably(shard_path(scales_path(self.store), number), content.getvalue())
+        statistics = totals.statistics(with_errors=self.layout.scaled)
+        document = array_document(self.layout, len(rows), {"statistics": statistics})
+        write_durably(unfinished / "zarr.json", encoded(document))
+        replace_durably(unfinished, final)
         return statistics
 
-    def _write_block(self, path: Path, values: Array, order: Indices) -> None:
-        path.parent.mkdir(parents=True)
-        with open(path, "wb") as file:
-            write_shard(file, self.layout, values, order)
+    def _write_block(self, path: Path, values: Array, order: Indices, coding: Coding, totals: Totals) -> None:
+        wanted = coding.standardized(values)
+        stored = coding.stored(wanted)
+        with naming(path):
+            path.parent.mkdir(parents=True)
+            with open(path, "wb") as file:
+                write_shard(file, self.layout, stored, order)
+        as_read = coding.read(stored)
+        totals.add(as_read)
+        if self.layout.scaled:
+            totals.add_errors(as_read - wanted)
+
+    def _coding(self, rows: range) -> Coding:
+        """Return the coding of the record of the source that ``rows`` are of, the same for all pieces of it."""
+        number = self._record_of(rows.start)
+        record = self.source.records[number]
+        with self.locks[number]:
+            coding = self.codings.get(number)
+            if coding is None:
+                coding = coding_of(
+                    self._blocks(record),
+                    np.dtype(self.layout.dtype),
+                    standardize=self.plan["standardize"],
+                    name=self.source.record_name(number),
+                )
+                if len(record) > len(rows):
+                    self.codings[number] = coding
+        return coding
+
+    def _record_of(self, row: int) -> int:
+        return int(np.searchsorted(self.starts, row, side="right")) - 1
+
+    def _blocks(self, rows: range) -> Iterator[Array]:
+        """Read rows a block at a time, or a few blocks where the source keeps more rows together."""
+        height = self.layout.block_rows
+        together = self.source.row_blocks(self._record_of(rows.start))
+        most = min(max(map(len, together or ()), default=0), VALUES_AT_ONCE // self.layout.n_features)
+        at_once = height * max(1, most // height)
+        for start in range(rows.start, rows.stop, at_once):
+            values = read_finite(self.source, np.arange(start, min(start + at_once, rows.stop)))
+            for first in range(0, len(values), height):
+                yield values[first : first + height]
 
 
-class _Sums:
-    """Sums that the statistics of a record are made of."""
-
-    def __init__(self) -> None:
-        self.count, self.total, self.squares, self.least, self.most = 0, 0.0, 0.0, np.inf, -np.inf
-
-    def add(self, values: Array) -> None:
-        self.count += values.size
-        self.total += float(values.sum(dtype=np.float64))
-        self.squares += float(np.einsum("ij,ij->", values, values, dtype=np.float64))
-        self.least, self.most = min(self.least, float(values.min())), max(self.most, float(values.max()))
-
-    def statistics(self) -> dict[str, float]:
-        mean = self.total / self.count
-        deviation = float(np.sqrt(max(self.squares / self.count - mean**2, 0.0)))
-        return {"count": self.count, "mean": mean, "std": deviation, "min": self.least, "max": self.most}
+def _stored_dtype(source: MatrixSource, dtype: Any) -> str:
+    with contextlib.suppress(TypeError):
+        name = np.dtype(source.dtype if dtype is None else dtype).name
+        if name in DTYPES:
+            return name
+    raise ParameterError(f"dtype must be {', '.join(DTYPES)} or None for that of the source, got {dtype!r}")
 
 
 def _pieces(source: MatrixSource, block_rows: int) -> list[dict[str, Any]]:
@@ -190,7 +260,7 @@ def _pieces(source: MatrixSource, block_rows: int) -> list[dict[str, Any]]:
     wanted = -(-N_PERMUTATIONS // len(records))
     pieces = []
     for number, rows in enumerate(source.records):
-        name = Path(source.record_name(number)).name
+        name = source.record_label(number)
         n_blocks = -(-len(rows) // block_rows)
         for blocks in np.array_split(np.arange(n_blocks), max(1, min(wanted, n_blocks))):
             if len(blocks):
@@ -204,7 +274,7 @@ def _pieces(source: MatrixSource, block_rows: int) -> list[dict[str, Any]]:
 def _begun(partial: Path, plan: dict[str, Any]) -> Iterator[None]:
     """Hold the folder of an unfinished store, made new or left by an interrupted call with the same plan."""
     (partial / "records").mkdir(parents=True, exist_ok=True)
-    with _locked(partial):
+    with locked(partial):
         finished = partial / "zarr.json"
         left = partial / "plan.json"
         if finished.exists():
@@ -217,25 +287,6 @@ def _begun(partial: Path, plan: dict[str, Any]) -> Iterator[None]:
         write_durably(left, encoded(plan))
         shutil.rmtree(partial / "unfinished", ignore_errors=True)
         yield
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Refuse to work in a folder where another process does; the lock goes with the process."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise DataError(f"{folder} is being written by another process: wait for it to end") from error
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _statistics_of(record: Path) -> dict[str, float]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from threading import Lock
+from typing import Any, Literal
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -17,19 +18,21 @@ from terafactor.data.packed_layout import (
     CHECKSUM_BYTES,
     N_PERMUTATIONS,
     PackedLayout,
+    array_document,
     encoded,
     group_document,
     permutations_document,
     read_metadata,
     read_store_document,
-    record_document,
     record_path,
-    shard_path,
+    scales_path,
 )
-from terafactor.data.shard import DamagedShardError, read_tiles, sealed
+from terafactor.data.shard import DamagedShardError, read_tiles, read_tiles_with_zarr, sealed
 from terafactor.data.source import FeatureTiles, MatrixSource, check_indices
-from terafactor.errors import DataError
+from terafactor.errors import DataError, ParameterError
 from terafactor.kernels.accumulation import gather_values
+
+TileReader = Callable[[Path, int, PackedLayout, Indices], Array]
 
 
 class PackedSource(MatrixSource):
@@ -39,24 +42,29 @@ class PackedSource(MatrixSource):
     a chunk, ``block_rows`` rows by ``tile_width`` features, is read as a whole:
 
     - a batch of ``block_rows`` rows, or a multiple, reads nothing twice and nothing in vain;
-    - batches of a divisor share a block, and the mask of it, and read it once: the last block read is kept;
+    - batches of a divisor share a block, and the mask of it, and read it once, together;
     - any other batch size cuts blocks in two, and reads up to twice as much or, below ``block_rows``, more.
 
     Parameters
     ----------
     path : Path
         Folder of the store.
+    reader : {"direct", "zarr"}, optional
+        How: by our own reads of many tiles at once, the default where the system has them, or by zarr-python. Both
+        verify what they read.
 
     Attributes
     ----------
     statistics : list of dict
-        Count, mean, standard deviation, minimum and maximum of the numbers of each record.
+        Count, mean, standard deviation, minimum and maximum of the numbers of each record, as they are read; of
+        integers also the error that they make, ``rms_error`` and ``max_error``.
     fingerprint : str
         That of the data when it was packed.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, reader: Literal["direct", "zarr"] | None = None) -> None:
         self.path = Path(path)
+        self._read_tiles = _reader(reader)
         content = read_store_document(self.path)
         self.layout = PackedLayout(**content["layout"])
         self.statistics = content["statistics"]
@@ -67,13 +75,14 @@ class PackedSource(MatrixSource):
         self._records = [range(start, stop) for start, stop in itertools.pairwise(edges)]
         self._blocks = _Blocks(lengths, self.layout.block_rows)
         self.shape = (edges[-1], self.layout.n_features)
-        self.dtype = np.dtype(self.layout.dtype)
+        self.dtype = np.dtype("float32" if self.layout.scaled else self.layout.dtype)
         self._verify(self.path / "records" / "zarr.json", encoded(group_document({})))
+        if self.layout.scaled:
+            document = array_document(self.layout.scales, len(lengths), {})
+            self._verify(scales_path(self.path) / "zarr.json", encoded(document))
         self._orders = self._read_permutations()
         self._places: dict[int, Indices] = {}
         self._verified: set[int] = set()
-        self._recent: tuple[tuple[int, bytes], Array] | None = None
-        self._lock = Lock()
 
     @property
     def records(self) -> Sequence[range]:
@@ -81,6 +90,20 @@ class PackedSource(MatrixSource):
 
     def record_name(self, record: int) -> str:
         return f"record {record} ({self._names[record]}) of {self.path}"
+
+    def record_label(self, record: int) -> str:
+        return self._names[record]
+
+    def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
+        layout, scales = self.layout, self.layout.scales
+        per_tile = layout.tile_type.itemsize + (scales.tile_type.itemsize if layout.scaled else 0)
+        per_block = layout.index_bytes + (scales.index_bytes if layout.scaled else 0)
+        total = 0
+        for block in np.unique(self._blocks.owners(rows)):
+            places = self._places_of(int(self._blocks.record[block]))
+            n_tiles = layout.n_tiles if columns is None else len(np.unique(places[columns] // layout.tile_width))
+            total += n_tiles * per_tile + per_block
+        return total
 
     def row_blocks(self, record: int) -> Sequence[range]:
         rows, height = self._records[record], self.layout.block_rows
@@ -113,7 +136,9 @@ class PackedSource(MatrixSource):
         record = int(self._blocks.record[block])
         tile, inside = np.divmod(self._places_of(record)[columns], width)
         chosen = np.flatnonzero(np.bincount(tile, minlength=self.layout.n_tiles))
-        tiles = self._tiles(block, chosen)
+        number = int(self._blocks.number[block])
+        self._verify_record(record)
+        tiles = self._tiles(record_path(self.path, record), number, self.layout, chosen, f"block {number}", record)
         slot = np.zeros(self.layout.n_tiles, np.int64)
         slot[chosen] = np.arange(len(chosen))
         # Entry (i, start of tile + place inside it) of the view is row i of that place.
@@ -122,23 +147,17 @@ class PackedSource(MatrixSource):
         gather_values(
             view, rows - self._blocks.first_row[block], slot[tile] * (height * width) + inside, 0, len(rows), out
         )
+        if self.layout.scaled:
+            scales = self._tiles(scales_path(self.path), record, self.layout.scales, chosen, "the scales", record)
+            out *= scales.ravel()[slot[tile] * width + inside]
 
-    def _tiles(self, block: int, chosen: Indices) -> Array:
-        key = (block, chosen.tobytes())
-        with self._lock:
-            if self._recent is not None and self._recent[0] == key:
-                return self._recent[1]
-        record, number = int(self._blocks.record[block]), int(self._blocks.number[block])
-        self._verify_record(record)
+    def _tiles(self, array: Path, block: int, layout: PackedLayout, chosen: Indices, what: str, record: int) -> Array:
         try:
-            tiles = read_tiles(shard_path(self.path, record, number), self.layout, chosen)
+            return self._read_tiles(array, block, layout, chosen)
         except DamagedShardError as error:
             raise DataError(
-                f"block {number} of {self.record_name(record)} is damaged: {error}; restore it or pack again"
+                f"{what} of {self.record_name(record)} is damaged: {error}; restore it or pack again"
             ) from error
-        with self._lock:
-            self._recent = (key, tiles)
-        return tiles
 
     def _places_of(self, record: int) -> Indices:
         """Return where each feature lies among the columns of a record."""
@@ -152,7 +171,8 @@ class PackedSource(MatrixSource):
     def _verify_record(self, record: int) -> None:
         """Refuse a record whose metadata is not what the store says, the first time it is read."""
         if record not in self._verified:
-            expected = record_document(self.layout, len(self._records[record]), self.statistics[record])
+            attributes = {"statistics": self.statistics[record]}
+            expected = array_document(self.layout, len(self._records[record]), attributes)
             self._verify(record_path(self.path, record) / "zarr.json", encoded(expected))
             self._verified.add(record)
 
@@ -187,10 +207,18 @@ class _Blocks:
         return np.searchsorted(self.first_row, rows, side="right") - 1
 
 
-def open_packed(path: Path, inside: str | None = None) -> MatrixSource:
+def open_packed(path: Path, inside: str | None = None, **options: Any) -> MatrixSource:
     """Return the rows of a packed store."""
     refuse_inside(path, inside)
-    return PackedSource(path)
+    return PackedSource(path, **options)
+
+
+def _reader(name: str | None) -> TileReader:
+    readers: dict[str, TileReader] = {"direct": read_tiles, "zarr": read_tiles_with_zarr}
+    name = name or ("direct" if hasattr(os, "preadv") else "zarr")
+    if name not in readers:
+        raise ParameterError(f"reader must be 'direct' or 'zarr', got {name!r}")
+    return readers[name]
 
 
 def _is_packed(path: Path) -> bool:

@@ -2,14 +2,15 @@
 
 A store is a Zarr v3 group. Each record is an array ``records/000000`` whose columns are the features in a shuffled
 order, ``permutations[record % 16]``; each shard is one block of rows with all features, each chunk one tile of features
-of it. Every byte of it is covered by a checksum, or can be made again from what is.
+of it. Integers are multiples of ``scales[record]``, which has the same order and tiles. Every byte is covered by a
+checksum, or can be made again from what is.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ class PackedLayout:
     """Features per chunk; the last tile is filled up with zeros."""
 
     dtype: str
-    """float32 or float64."""
+    """float32, float64, or int16 with a scale per record and feature."""
 
     @classmethod
     def of(cls, n_features: int, block_rows: int, dtype: str) -> PackedLayout:
@@ -54,6 +55,16 @@ class PackedLayout:
     @property
     def n_tiles(self) -> int:
         return -(-self.n_features // self.tile_width)
+
+    @property
+    def scaled(self) -> bool:
+        """Whether numbers are multiples of a scale."""
+        return self.dtype == "int16"
+
+    @property
+    def scales(self) -> PackedLayout:
+        """The layout of the scales, a row per record."""
+        return replace(self, block_rows=1, dtype="float32")
 
     @cached_property
     def tile_type(self) -> np.dtype[Any]:
@@ -80,8 +91,12 @@ def record_path(store: Path, record: int) -> Path:
     return store / "records" / f"{record:06d}"
 
 
-def shard_path(store: Path, record: int, block: int) -> Path:
-    return record_path(store, record) / "c" / str(block) / "0"
+def scales_path(store: Path) -> Path:
+    return store / "scales"
+
+
+def shard_path(array: Path, block: int) -> Path:
+    return array / "c" / str(block) / "0"
 
 
 def encoded(document: dict[str, Any]) -> bytes:
@@ -93,8 +108,8 @@ def group_document(attributes: dict[str, Any]) -> dict[str, Any]:
     return {"zarr_format": 3, "node_type": "group", "attributes": attributes}
 
 
-def record_document(layout: PackedLayout, n_rows: int, statistics: dict[str, float]) -> dict[str, Any]:
-    """Return the metadata of one record: shards of a row block by all features, chunks of a tile."""
+def array_document(layout: PackedLayout, n_rows: int, attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return the metadata of a record or of the scales: shards of a row block by all features, chunks of a tile."""
     sharding = {
         "name": "sharding_indexed",
         "configuration": {
@@ -105,7 +120,7 @@ def record_document(layout: PackedLayout, n_rows: int, statistics: dict[str, flo
         },
     }
     shard = [layout.block_rows, layout.n_tiles * layout.tile_width]
-    return _array_document([n_rows, layout.n_features], shard, layout.dtype, [sharding], {"statistics": statistics})
+    return _array_document([n_rows, layout.n_features], shard, layout.dtype, [sharding], attributes)
 
 
 def permutations_document(n_features: int) -> dict[str, Any]:
@@ -130,16 +145,15 @@ def _array_document(
     }
 
 
-def plan_of(layout: PackedLayout, seed: int, fingerprint: str, pieces: list[dict[str, Any]]) -> dict[str, Any]:
+def plan_of(layout: PackedLayout, **choices: Any) -> dict[str, Any]:
     """Return everything that determines the bytes of a store."""
     fixed = {"format": "terafactor-packed", "version": VERSION, "n_permutations": N_PERMUTATIONS}
-    return {**fixed, "layout": asdict(layout), "seed": seed, "fingerprint": fingerprint, "records": pieces}
+    return {**fixed, "layout": asdict(layout), **choices}
 
 
 def store_document(plan: dict[str, Any], statistics: list[dict[str, float]]) -> dict[str, Any]:
     """Return the metadata of the whole store, with its own checksum."""
-    content = {**plan, "statistics": statistics}
-    return group_document({"terafactor": {**content, "checksum": _digest(content)}})
+    return _sealed_document({**plan, "statistics": statistics})
 
 
 def read_store_document(path: Path) -> dict[str, Any]:
@@ -157,7 +171,7 @@ def read_store_document(path: Path) -> dict[str, Any]:
         raise DataError(
             f"{path} has version {content.get('version')!r} of the packed store, this terafactor reads {VERSION}"
         )
-    if checksum != _digest(content) or encoded(document) != raw:
+    if checksum != _digest(content) or encoded(_sealed_document(content)) != raw:
         raise DataError(f"{path}/zarr.json does not match its checksum: it was changed; restore it or pack again")
     return content
 
@@ -167,6 +181,10 @@ def read_metadata(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise DataError(f"{path} is missing or cannot be read: {error.strerror}; restore it or pack again") from error
+
+
+def _sealed_document(content: dict[str, Any]) -> dict[str, Any]:
+    return group_document({"terafactor": {**content, "checksum": _digest(content)}})
 
 
 def _digest(content: dict[str, Any]) -> str:

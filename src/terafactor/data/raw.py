@@ -12,6 +12,7 @@ from typing import BinaryIO
 import numpy as np
 
 from terafactor._typing import Array, Indices
+from terafactor.data._positions import fill
 from terafactor.data.formats import check_matrix, reading_dtype
 from terafactor.data.source import MatrixSource, check_indices
 from terafactor.errors import DataError
@@ -47,7 +48,7 @@ class Layout:
 
 
 class RawSource(MatrixSource):
-    """A matrix of plain numbers in a file, read by ``pread``, never mapped.
+    """A matrix of plain numbers in a file, read by position, never mapped.
 
     Rows of a row-major file are read whole, whatever the columns: scattered columns lie on all pages of a row. Pack
     such files to read less (:func:`terafactor.pack`).
@@ -72,6 +73,12 @@ class RawSource(MatrixSource):
 
     def record_name(self, record: int) -> str:
         return self.layout.name
+
+    def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
+        size, n_columns = self.layout.dtype.itemsize, self.shape[1]
+        if not self.layout.by_column or not len(rows):
+            return len(rows) * n_columns * size
+        return (n_columns if columns is None else len(columns)) * int(rows.max() - rows.min() + 1) * size
 
     def row_blocks(self, record: int) -> Sequence[range] | None:
         if not self.layout.by_column:
@@ -122,21 +129,15 @@ class RawSource(MatrixSource):
 
     def _fill(self, descriptor: int, out: Array, position: int) -> None:
         """Read numbers into ``out``, contiguous, from a position after the header."""
-        view = out.data.cast("B")
-        done = 0
-        while done < len(view):
-            count = os.preadv(descriptor, [view[done:]], self.layout.offset + position + done)
-            if count == 0:
-                raise DataError(f"{self.layout.name} ended at byte {self.layout.offset + position + done}: it shrank")
-            done += count
+        start = self.layout.offset + position
+        done = fill(descriptor, [out], start)
+        if done < out.nbytes:
+            raise DataError(f"{self.layout.name} ended at byte {start + done}: it shrank")
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:
         if not isinstance(self.layout.file, Path):
             yield self.layout.file.fileno()
             return
-        descriptor = os.open(self.layout.file, os.O_RDONLY)
-        try:
-            yield descriptor
-        finally:
-            os.close(descriptor)
+        with open(self.layout.file, "rb", buffering=0) as file:
+            yield file.fileno()

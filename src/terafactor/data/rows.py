@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 
@@ -29,6 +30,7 @@ class SelectedRows(MatrixSource):
         self.shape = (len(self.rows), base.shape[1])
         self.dtype = base.dtype
         self.in_memory = base.in_memory
+        self.holds_nan = base.holds_nan
         self.geometry = base.geometry
         ends = [0, *(int(np.searchsorted(self.rows, record.stop)) for record in base.records)]
         pairs = [range(start, stop) for start, stop in itertools.pairwise(ends)]
@@ -41,6 +43,15 @@ class SelectedRows(MatrixSource):
 
     def record_name(self, record: int) -> str:
         return self.base.record_name(self._kept[record])
+
+    def record_label(self, record: int) -> str:
+        return self.base.record_label(self._kept[record])
+
+    def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
+        return self.base.stored_bytes(self.rows[rows], columns)
+
+    def absent_as_missing(self) -> Self:
+        return type(self)(self.base.absent_as_missing(), self.rows)
 
     def row_blocks(self, record: int) -> Sequence[range] | None:
         blocks = self.base.row_blocks(self._kept[record])

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import google_crc32c
 import numpy as np
 
 from terafactor._typing import Array, Indices
-from terafactor.data.packed_layout import CHECKSUM_BYTES, PackedLayout
+from terafactor.data._positions import fill
+from terafactor.data.packed_layout import CHECKSUM_BYTES, PackedLayout, shard_path
 
 MOST_BUFFERS = 1024
 """Buffers that the system fills in one call."""
@@ -33,28 +35,39 @@ def write_shard(file: BinaryIO, layout: PackedLayout, rows: Array, order: Indice
     file.write(sealed(layout.index))
 
 
-def read_tiles(path: Path, layout: PackedLayout, chosen: Indices) -> Array:
-    """Return the ``chosen`` tiles (ascending) of a shard, (tiles, block_rows, tile_width), each verified.
+def read_tiles(array: Path, block: int, layout: PackedLayout, chosen: Indices) -> Array:
+    """Return the ``chosen`` tiles (ascending) of a shard of ``array``, (tiles, block_rows, tile_width), each verified.
 
     Tiles that follow each other come in one read, and nothing is read ahead.
     """
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except OSError as error:
-        raise DamagedShardError(f"its file {path} cannot be opened: {error.strerror}") from error
-    try:
-        _check_index(descriptor, layout)
+    path = shard_path(array, block)
+    values = np.empty((len(chosen), layout.block_rows, layout.tile_width), layout.dtype)
+    stored = np.empty(len(chosen), "<u4")
+    with _opened(path, layout) as descriptor:
         if len(chosen) < layout.n_tiles and hasattr(os, "posix_fadvise"):
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
-        values = np.empty((len(chosen), layout.block_rows, layout.tile_width), layout.dtype)
-        stored = np.empty(len(chosen), "<u4")
         for run in _runs(chosen):
             _read_run(descriptor, layout, int(chosen[run.start]), values[run], stored[run])
-    finally:
-        os.close(descriptor)
     for tile, numbers, expected in zip(chosen, values, stored, strict=True):
         if checksum(numbers) != expected:
-            raise DamagedShardError(f"chunk {tile} of {path} does not match its checksum")
+            raise DamagedShardError(_wrong_chunk(int(tile), path))
+    return values
+
+
+def read_tiles_with_zarr(array: Path, block: int, layout: PackedLayout, chosen: Indices) -> Array:
+    """Do what :func:`read_tiles` does by zarr-python: where the system cannot read many buffers at a position."""
+    import zarr
+
+    path = shard_path(array, block)
+    with _opened(path, layout):
+        opened = zarr.open_array(array, mode="r")
+    values = np.zeros((len(chosen), layout.block_rows, layout.tile_width), layout.dtype)
+    rows = slice(block * layout.block_rows, (block + 1) * layout.block_rows)
+    for run in _runs(chosen):
+        try:
+            _read_run_with_zarr(opened, rows, int(chosen[run.start]), values[run])
+        except ValueError:
+            _name_wrong_chunk(opened, rows, path, chosen[run], values[run])
     return values
 
 
@@ -68,14 +81,22 @@ def checksum(content: bytes | Array) -> int:
     return int(google_crc32c.value(content))
 
 
-def _check_index(descriptor: int, layout: PackedLayout) -> None:
-    """Refuse a shard of another size, or whose index does not list every chunk where it belongs."""
-    size = os.fstat(descriptor).st_size
-    if size != layout.shard_bytes:
-        raise DamagedShardError(f"its file has {size} bytes where {layout.shard_bytes} were written")
-    index = os.pread(descriptor, layout.index_bytes, size - layout.index_bytes)
-    if index != sealed(layout.index):
-        raise DamagedShardError("the list of its chunks is damaged, or lacks one")
+@contextlib.contextmanager
+def _opened(path: Path, layout: PackedLayout) -> Iterator[int]:
+    """Open a shard that has the right size, and whose index lists every chunk where it belongs."""
+    try:
+        file = open(path, "rb", buffering=0)  # noqa: SIM115, closed below
+    except OSError as error:
+        raise DamagedShardError(f"its file {path} cannot be opened: {error.strerror}") from error
+    with file:
+        size = os.fstat(file.fileno()).st_size
+        if size != layout.shard_bytes:
+            raise DamagedShardError(f"its file has {size} bytes where {layout.shard_bytes} were written")
+        index = np.empty(layout.index_bytes, np.uint8)
+        fill(file.fileno(), [index], size - layout.index_bytes)
+        if index.tobytes() != sealed(layout.index):
+            raise DamagedShardError("the list of its chunks is damaged, or lacks one")
+        yield file.fileno()
 
 
 def _read_run(descriptor: int, layout: PackedLayout, first: int, values: Array, stored: Array) -> None:
@@ -85,25 +106,31 @@ def _read_run(descriptor: int, layout: PackedLayout, first: int, values: Array, 
     for start in range(0, len(buffers), MOST_BUFFERS):
         part = buffers[start : start + MOST_BUFFERS]
         wanted = sum(buffer.nbytes for buffer in part)
-        if _fill(descriptor, part, position) != wanted:
+        if fill(descriptor, part, position) != wanted:
             raise DamagedShardError(f"its file ended in chunk {first + start // 2} or later")
         position += wanted
 
 
-def _fill(descriptor: int, buffers: list[Array], position: int) -> int:
-    """Read into ``buffers``, and return how many bytes there were; more than one call only when interrupted."""
-    views = [buffer.data.cast("B") for buffer in buffers]
-    done = 0
-    while views:
-        count = os.preadv(descriptor, views, position + done)
-        if count == 0:
-            break
-        done += count
-        while views and count >= len(views[0]):
-            count -= len(views.pop(0))
-        if views:
-            views[0] = views[0][count:]
-    return done
+def _read_run_with_zarr(array: Any, rows: slice, first: int, values: Array) -> None:
+    """Fill the numbers of tiles that follow each other, zeros beyond the last row and feature."""
+    width = values.shape[2]
+    box = array[rows, first * width : (first + len(values)) * width]
+    for place, tile in enumerate(values):
+        part = box[:, place * width : (place + 1) * width]
+        tile[: part.shape[0], : part.shape[1]] = part
+
+
+def _name_wrong_chunk(array: Any, rows: slice, path: Path, chosen: Indices, values: Array) -> None:
+    """Read tiles one by one, and name the first that cannot be."""
+    for place, tile in enumerate(chosen.tolist()):
+        try:
+            _read_run_with_zarr(array, rows, tile, values[place : place + 1])
+        except ValueError as error:
+            raise DamagedShardError(_wrong_chunk(tile, path)) from error
+
+
+def _wrong_chunk(tile: int, path: Path) -> str:
+    return f"chunk {tile} of {path} does not match its checksum"
 
 
 def _runs(chosen: Indices) -> Iterator[slice]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Self
 
 import numpy as np
 
 from terafactor._typing import Array, Indices
-from terafactor.errors import DataError
+from terafactor.errors import DataError, DataTypeError
 
 MUST_BE_FINITE = "every entry must be finite: drop such rows or columns, fill them in, or say missing='nan'"
 
@@ -47,6 +49,9 @@ class MatrixSource(ABC):
     in_memory: bool = False
     """Whether whole rows are at hand, so that reading fewer features saves nothing."""
 
+    holds_nan: bool = False
+    """Of a source in memory: whether NaN stands for missing values in it; one that says False refused them."""
+
     geometry: tuple[int, ...] | None = None
     """Shape of a row as a picture, for those who draw atoms."""
 
@@ -59,6 +64,11 @@ class MatrixSource(ABC):
         """Return what errors call a record."""
         return f"record {record}"
 
+    def record_label(self, record: int) -> str:
+        """Return the name of a record wherever the data lie: that of a file without its folders."""
+        path, mark, inside = self.record_name(record).partition("::")
+        return f"{PurePath(path).name}{mark}{inside}"
+
     def row_blocks(self, record: int) -> Sequence[range] | None:
         """Return the blocks of rows of one record that are cheap to read together; None: any rows are."""
         return None
@@ -66,6 +76,17 @@ class MatrixSource(ABC):
     def tiles(self, record: int) -> FeatureTiles:
         """Return the groups of features of one record that are cheap to read together: by default, each alone."""
         return FeatureTiles()
+
+    def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
+        """Return how many bytes :meth:`read` takes in from where the matrix is stored."""
+        return len(rows) * (self.shape[1] if columns is None else len(columns)) * self.dtype.itemsize
+
+    def absent_as_missing(self) -> Self:
+        """Return the matrix with NaN for entries that are not stored, rather than zeros; sparse sources have such."""
+        raise DataTypeError(
+            f"missing='absent' is for sparse matrices, and {self.record_name(0)} is dense: "
+            "mark missing entries of a dense one with NaN and say missing='nan'"
+        )
 
     @abstractmethod
     def read(self, rows: Indices, columns: Indices | None = None) -> Array:
@@ -90,12 +111,13 @@ def check_finite(values: Array, name: str = "X", *, allow_nan: bool = False, row
 def read_finite(
     source: MatrixSource, rows: Indices, columns: Indices | None = None, *, allow_nan: bool = False
 ) -> Array:
-    """Read from a source, and refuse NaN and infinity; those in memory refused them when they were made.
+    """Read from a source, and refuse NaN and infinity, which those in memory did when they were made.
 
     allow_nan: whether NaN may stand for missing values.
     """
     values = source.read(rows, columns)
-    found = None if source.in_memory else first_not_finite(values, allow_nan)
+    checked = source.in_memory and (allow_nan or not source.holds_nan)
+    found = None if checked else first_not_finite(values, allow_nan)
     if found is None:
         return values
     row, column, value = int(rows[found[0]]), found[1], found[2]

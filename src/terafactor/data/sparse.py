@@ -1,12 +1,17 @@
-"""A sparse matrix in memory."""
+"""Sparse matrices in memory: those of SciPy, and files of them."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+import zipfile
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 
 from terafactor._typing import Array, Indices
+from terafactor.data.formats import Format, check_matrix, ends_with, is_a, reading_dtype, refuse_inside
+from terafactor.data.npy import read_header
 from terafactor.data.source import MatrixSource, check_indices
 from terafactor.errors import DataError
 from terafactor.kernels.accumulation import fill_sparse_rows
@@ -30,10 +35,7 @@ class SparseSource(MatrixSource):
     in_memory = True
 
     def __init__(self, matrix: Any, name: str = "X", *, absent: float = 0.0, allow_nan: bool = False) -> None:
-        rows = matrix.tocsr()
-        if not rows.has_canonical_format:
-            rows = rows.copy()
-            rows.sum_duplicates()
+        rows = in_order(matrix.tocsr())
         bad = np.isinf(rows.data) if allow_nan else ~np.isfinite(rows.data)
         if bad.any():
             place = int(np.flatnonzero(bad)[0])
@@ -43,17 +45,83 @@ class SparseSource(MatrixSource):
                 "stored entries must be finite: drop them, or say missing='nan' for NaN"
             )
         self.matrix = rows
+        self.name = name
         self.absent = absent
+        self.holds_nan = bool(np.isnan(absent) or (allow_nan and np.isnan(rows.data).any()))
         self.shape = (int(rows.shape[0]), int(rows.shape[1]))
         self.dtype = rows.dtype
 
+    def record_name(self, record: int) -> str:
+        return self.name
+
+    def absent_as_missing(self) -> Self:
+        return type(self)(self.matrix, self.name, absent=np.nan, allow_nan=True)
+
     def read(self, rows: Indices, columns: Indices | None = None) -> Array:
         check_indices(rows, self.shape[0], "rows")
-        chosen = np.arange(self.shape[1]) if columns is None else columns
-        check_indices(chosen, self.shape[1], "columns")
-        order = None if columns is None or np.all(np.diff(columns) > 0) else np.argsort(columns, kind="stable")
-        ascending = chosen if order is None else chosen[order]
-        values = np.full((len(rows), len(chosen)), self.absent, self.dtype)
-        matrix = self.matrix
-        fill_sparse_rows(matrix.indptr, matrix.indices, matrix.data, rows, ascending, columns is None, values)
-        return values if order is None else np.take(values, np.argsort(order, kind="stable"), axis=1)
+        return dense_rows(self.matrix, rows, columns, self.absent)
+
+
+def dense_rows(matrix: Any, rows: Indices, columns: Indices | None, absent: float) -> Array:
+    """Return rows and columns (None: all) of compressed rows in order, (b, s), with ``absent`` where nothing is."""
+    chosen = np.arange(matrix.shape[1]) if columns is None else columns
+    check_indices(chosen, matrix.shape[1], "columns")
+    order = None if columns is None or np.all(np.diff(columns) > 0) else np.argsort(columns, kind="stable")
+    ascending = chosen if order is None else chosen[order]
+    values = np.full((len(rows), len(chosen)), absent, matrix.dtype)
+    fill_sparse_rows(matrix.indptr, matrix.indices, matrix.data, rows, ascending, columns is None, values)
+    return values if order is None else np.take(values, np.argsort(order, kind="stable"), axis=1)
+
+
+def in_order(matrix: Any) -> Any:
+    """Return compressed rows with ascending columns, entries of the same place added up; a copy if that changes it."""
+    if matrix.has_canonical_format:
+        return matrix
+    matrix = matrix.copy()
+    matrix.sum_duplicates()
+    return matrix
+
+
+def open_sparse(matrix: Any, name: str = "the sparse matrix") -> SparseSource:
+    """Return the rows of a SciPy sparse matrix; NaN in it is refused when it is read, unless it stands for missing."""
+    check_matrix(matrix.shape, name)
+    return SparseSource(matrix.astype(reading_dtype(matrix.dtype, name), copy=False), name, allow_nan=True)
+
+
+def open_npz(path: Path, inside: str | None = None) -> MatrixSource:
+    """Return the rows of a file written by ``scipy.sparse.save_npz``, loaded whole: it may be compressed."""
+    refuse_inside(path, inside)
+    from scipy.sparse import load_npz
+
+    try:
+        _check_members(path)
+        matrix = load_npz(path)
+        if hasattr(matrix, "check_format"):  # a compressed form, whose indices nothing else has looked at
+            matrix.check_format(full_check=True)
+        return open_sparse(matrix, str(path))
+    except DataError:
+        raise
+    except (ValueError, KeyError, OSError, EOFError, NotImplementedError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path} is no sparse matrix written by scipy.sparse.save_npz: {error}") from error
+
+
+def _check_members(path: Path) -> None:
+    """Refuse arrays of Python objects, and those that claim more than the file holds, before any is loaded."""
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            name = f"{member.filename} in {path}"
+            with archive.open(member) as file:
+                shape, _, dtype = read_header(file, name)
+                claimed, held = math.prod(shape) * dtype.itemsize, member.file_size - file.tell()
+            if claimed != held:
+                raise DataError(f"{name} claims {claimed} bytes of numbers, but has {held}: write it again")
+
+
+FORMAT = Format(
+    name="sparse",
+    understands="SciPy sparse matrices, .npz files written by scipy.sparse.save_npz",
+    is_path=ends_with(".npz"),
+    open_path=open_npz,
+    is_object=lambda thing: is_a(thing, "scipy", "sparray", "spmatrix"),
+    open_object=open_sparse,
+)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from terafactor._random import Purpose, generator
 from terafactor._typing import Array, Indices
 from terafactor.data.masks import Masks
+from terafactor.data.read_ahead import read_ahead
 from terafactor.data.source import MatrixSource, read_finite
 from terafactor.kernels.missing import split_missing
 
@@ -40,20 +44,21 @@ class Batch:
     full_observed: Array | None = None
     """The same for the whole rows (b, p); False in all of a row that has no value at ``columns``."""
 
-    @property
-    def n_bytes(self) -> int:
-        """Bytes that were read for it."""
-        return (self.values if self.full_values is None else self.full_values).nbytes
+    n_bytes: int = 0
+    """Its share of the bytes that were read."""
 
 
 @dataclass(frozen=True)
-class _Place:
-    """One batch of an epoch."""
+class _Visit:
+    """Rows of one record that share a mask and are read together: a batch or several."""
+
+    first: int
+    """Number of its first batch."""
 
     rows: Indices
     record: int
-    visit: int
-    """Visits to the record before it in the epoch."""
+    count: int
+    """Visits to the record before it, in all epochs."""
 
 
 class BatchStream:
@@ -61,7 +66,8 @@ class BatchStream:
 
     Every epoch visits every row once, in an order drawn from (seed, epoch): the row blocks of each record are
     shuffled and cut into batches, then the batches of all records are shuffled. Where masks go by record and several
-    batches make up a block of rows, these follow each other and share a mask, so that the block is read once.
+    batches make up a block of rows, these follow each other and share a mask, and the block is read once. Rows that
+    are not in memory are read ahead by other threads, which changes nothing but the time.
 
     Parameters
     ----------
@@ -102,7 +108,8 @@ class BatchStream:
         self.missing = missing
         self.batches_per_epoch = sum(math.ceil(len(record) / batch_size) for record in source.records)
         self._epoch = -1
-        self._order: list[_Place] = []
+        self._visits: list[_Visit] = []
+        self._firsts: list[int] = []
         self._visit_lengths = [self._visit_length(record) for record in range(len(source.records))]
         self._visits_per_epoch = [
             math.ceil(len(rows) / length) for rows, length in zip(source.records, self._visit_lengths, strict=True)
@@ -110,26 +117,67 @@ class BatchStream:
 
     def rows(self, number: int) -> Indices:
         """Return the rows of batch ``number``."""
-        return self._place(number)[1].rows
+        visit = self._visit_of(number)
+        return visit.rows[self._part(visit, number)]
+
+    @property
+    def rows_at_once(self) -> int:
+        """Rows that are read together, at the most."""
+        longest = max(map(len, self.source.records), default=0)
+        return min(max(self._visit_lengths, default=0), longest)
+
+    def n_bytes(self, number: int) -> int:
+        """Return how many bytes reading batch ``number`` takes: its share of what is read together."""
+        visit = self._visit_of(number)
+        whole = self.source.stored_bytes(visit.rows, None if self.whole_rows else self._columns(visit))
+        return round(whole * len(self.rows(number)) / len(visit.rows))
 
     def batch(self, number: int) -> Batch:
         """Read batch ``number``."""
-        epoch, place = self._place(number)
-        visit = epoch * self._visits_per_epoch[place.record] + place.visit
-        columns = self.masks.mask(self.mask_offset + number, place.record, self.mask_offset + visit)
-        if columns is None or not self.whole_rows:
-            batch = Batch(place.rows, columns, self._read(place.rows, columns))
-        else:
-            whole = self._read(place.rows)
-            batch = Batch(place.rows, columns, np.take(whole, columns, axis=1), whole)
-        return set_missing_apart(batch) if self.missing else batch
+        return next(self.batches(number, number + 1))
 
-    def _read(self, rows: Indices, columns: Indices | None = None) -> Array:
-        return read_finite(self.source, rows, columns, allow_nan=self.missing)
+    def batches(self, start: int, stop: int) -> Generator[Batch, None, None]:
+        """Read the batches from ``start`` to ``stop``, excluded; close it when not all of them are wanted."""
+        tasks = self._tasks(start, stop)
+        with contextlib.closing(read_ahead(tasks, in_memory=self.source.in_memory or stop - start <= 1)) as parts:
+            for batches in parts:
+                yield from batches
 
-    def batches(self, start: int, stop: int) -> Iterator[Batch]:
-        """Read the batches from ``start`` to ``stop``, excluded."""
-        return (self.batch(number) for number in range(start, stop))
+    def _tasks(self, start: int, stop: int) -> Iterator[Callable[[], list[Batch]]]:
+        """Yield what reads the batches of each visit, to be called by any thread."""
+        while start < stop:
+            visit = self._visit_of(start)
+            end = min(stop, visit.first + math.ceil(len(visit.rows) / self.batch_size))
+            yield partial(self._read_visit, visit, range(start, end))
+            start = end
+
+    def _read_visit(self, visit: _Visit, numbers: range) -> list[Batch]:
+        """Read the rows of some batches of a visit together, and part them."""
+        wanted = slice(self._part(visit, numbers[0]).start, self._part(visit, numbers[-1]).stop)
+        columns = self._columns(visit)
+        whole = columns is None or self.whole_rows
+        rows, read = visit.rows[wanted], None if whole else columns
+        values = read_finite(self.source, rows, read, allow_nan=self.missing)
+        bytes_per_row = self.source.stored_bytes(rows, read) / len(rows)
+        batches = []
+        for number in numbers:
+            part = self._part(visit, number)
+            mine = values[part.start - wanted.start : part.stop - wanted.start]
+            n_bytes = round(bytes_per_row * len(mine))
+            if columns is None or not whole:
+                batch = Batch(visit.rows[part], columns, mine, n_bytes=n_bytes)
+            else:
+                batch = Batch(visit.rows[part], columns, np.take(mine, columns, axis=1), mine, n_bytes=n_bytes)
+            batches.append(set_missing_apart(batch) if self.missing else batch)
+        return batches
+
+    def _columns(self, visit: _Visit) -> Indices | None:
+        return self.masks.mask(self.mask_offset + visit.first, visit.record, self.mask_offset + visit.count)
+
+    def _part(self, visit: _Visit, number: int) -> slice:
+        """Return which rows of a visit are those of batch ``number``."""
+        start = (number - visit.first) * self.batch_size
+        return slice(start, min(start + self.batch_size, len(visit.rows)))
 
     def first_rows(self, n_rows: int) -> Indices:
         """Return the first ``n_rows`` rows that the stream visits, or all of them if there are fewer."""
@@ -140,29 +188,31 @@ class BatchStream:
             found.append(self.rows(number))
         return np.concatenate(found)[:n_rows]
 
-    def _place(self, number: int) -> tuple[int, _Place]:
-        """Return the epoch of a batch, and its place in it."""
-        epoch, position = divmod(number, self.batches_per_epoch)
+    def _visit_of(self, number: int) -> _Visit:
+        """Return the visit that batch ``number`` is of."""
+        epoch = number // self.batches_per_epoch
         if epoch != self._epoch:
-            self._order = self._epoch_order(epoch)
+            self._visits = self._visits_in(epoch)
+            self._firsts = [visit.first for visit in self._visits]
             self._epoch = epoch
-        return epoch, self._order[position]
+        return self._visits[bisect_right(self._firsts, number) - 1]
 
-    def _epoch_order(self, epoch: int) -> list[_Place]:
+    def _visits_in(self, epoch: int) -> list[_Visit]:
         random = generator(self.seed, Purpose.ROW_ORDER, epoch)
-        units: list[tuple[int, Indices]] = []
+        parts: list[tuple[int, Indices]] = []
         for record, length in enumerate(self._visit_lengths):
             rows = self._record_order(record, random)
-            units.extend((record, part) for part in np.split(rows, range(length, len(rows), length)) if len(part))
+            parts.extend((record, part) for part in np.split(rows, range(length, len(rows), length)) if len(part))
         if self.shuffle and len(self.source.records) > 1:
-            units = [units[index] for index in random.permutation(len(units))]
-        visits = [0] * len(self.source.records)
-        places: list[_Place] = []
-        for record, rows in units:
-            parts = np.split(rows, range(self.batch_size, len(rows), self.batch_size))
-            places.extend(_Place(part, record, visits[record]) for part in parts)
-            visits[record] += 1
-        return places
+            parts = [parts[index] for index in random.permutation(len(parts))]
+        counts = [epoch * count for count in self._visits_per_epoch]
+        first = epoch * self.batches_per_epoch
+        visits: list[_Visit] = []
+        for record, rows in parts:
+            visits.append(_Visit(first, rows, record, counts[record]))
+            first += math.ceil(len(rows) / self.batch_size)
+            counts[record] += 1
+        return visits
 
     def _record_order(self, record: int, random: np.random.Generator) -> Indices:
         """Return the rows of a record in the order of one epoch; blocks lower than others come last."""

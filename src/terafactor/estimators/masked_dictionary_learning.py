@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -22,6 +24,7 @@ from terafactor.data import ArraySource, MatrixSource, SparseSource, open_source
 from terafactor.data.fingerprint import fingerprint
 from terafactor.data.masks import masks_of
 from terafactor.data.open import must_be_opened
+from terafactor.data.output import open_matrix
 from terafactor.data.source import check_finite
 from terafactor.errors import DataError, DataTypeError, ParameterError, RunInterruptedError
 from terafactor.estimators.auto_reduction import (
@@ -35,6 +38,7 @@ from terafactor.estimators.model_file import ModelFileMixin, known_parameters
 from terafactor.problem import ElasticNet, NormBall, PowerDecay, Problem
 from terafactor.problem.constraint import resolve_constraint
 from terafactor.problem.penalty import resolve_penalty
+from terafactor.report import Reporting
 from terafactor.runs.artifact import Artifact
 from terafactor.runs.parameters import from_plain, plain_parameters, to_plain
 from terafactor.runs.signals import StopSignals
@@ -42,17 +46,20 @@ from terafactor.solver.callbacks import Callback, Recorder
 from terafactor.solver.interrupt import InterruptGuard
 from terafactor.solver.loop import Elapsed, Learner
 from terafactor.solver.options import SolverOptions, Statistics
+from terafactor.solver.plan import Plan
 from terafactor.solver.position import Position
 from terafactor.solver.state import SurrogateState
 
 if TYPE_CHECKING:
-    from terafactor.solver.progress import ProgressBar
+    from terafactor.solver.progress import ProgressBar, RowsProgress
 
 DTYPES = [np.float64, np.float32]
 """What is kept as it is; anything else numeric becomes float64."""
 
 
-class MaskedDictionaryLearning(ModelFileMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class MaskedDictionaryLearning(
+    ModelFileMixin, Reporting, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     r"""Factorize a matrix that is huge in both dimensions, ``X ~ codes @ components``.
 
     Minimises over atoms in a ball the mean over rows x of
@@ -111,6 +118,8 @@ class MaskedDictionaryLearning(ModelFileMixin, ClassNamePrefixFeaturesOutMixin, 
         The atoms.
     history_ : list of Evaluation
         How the fit went; with ``validation`` rows, the objective on them several times per epoch.
+    geometry_ : tuple of int or None
+        Shape of a row as a picture, where the source told one.
     statistics_ : str
         What "auto" chose.
     reduction_ : float
@@ -201,7 +210,8 @@ class MaskedDictionaryLearning(ModelFileMixin, ClassNamePrefixFeaturesOutMixin, 
         options, elapsed = self._settle_reduction(source, problem, options, held_out)
         state = self._initial_state(source, problem, options)
         self._seed = options.seed
-        recorder = Recorder(None if held_out is None else self.held_out_objective(held_out))
+        objective = None if held_out is None else self.held_out_objective(held_out)
+        recorder = Recorder(objective, audience=self.callbacks)
         guard = self._learn(source, problem, options, state, [recorder], elapsed=elapsed)
         self.history_ = recorder.history
         self.stopped_by_ = "interrupt" if guard.requested else recorder.stopped_by
@@ -240,15 +250,29 @@ class MaskedDictionaryLearning(ModelFileMixin, ClassNamePrefixFeaturesOutMixin, 
         self._learn(source, problem, options, state).raise_if_requested()
         return self
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Any, *, out: str | Path | None = None) -> Array:
         """Return the codes of the rows of X, an array of shape (n_samples, n_components).
 
         The code of a row without any observed value is zero.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), MatrixSource, or anything else that open_source takes
+        out : path, optional
+            A new ``.npy`` file or ``.zarr`` array to write them to as they are computed. What is returned then stays on
+            the disk: a read-only memory map, or the Zarr array.
         """
         check_is_fitted(self, "components_")
         source = self._source(X, reset=False)
-        n_threads, missing = resolve_threads(self.n_threads), self.missing is not None
-        return solver.encode(source, self._atoms(source), self._problem(), n_threads, missing=missing)
+        parts = (source, self._atoms(source), self._problem(), resolve_threads(self.n_threads))
+        with contextlib.ExitStack() as stack:
+            options: dict[str, Any] = {"missing": self.missing is not None}
+            if self.verbose:
+                options["progress"] = stack.enter_context(_rows_progress("encoding", source))
+            if out is None:
+                return solver.encode(*parts, **options)
+            solver.encode_to(out, *parts, **options)
+        return open_matrix(out)
 
     def inverse_transform(self, X: Any) -> Array:
         """Return ``codes @ components_``, the rows that the codes X stand for, complete where X had missing values."""
@@ -272,6 +296,20 @@ class MaskedDictionaryLearning(ModelFileMixin, ClassNamePrefixFeaturesOutMixin, 
     def score(self, X: Any, y: Any = None) -> float:
         """Return minus the objective: higher is better, as model selection expects."""
         return -self.objective(X)
+
+    def plan(self, X: Any) -> Plan:
+        """Return what ``fit(X)`` would take: memory, bytes read and, from a few timed steps, time.
+
+        What does not fit in the memory at hand is refused, with advice. Nothing of the estimator changes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), MatrixSource, or anything else that open_source takes
+        """
+        other = copy.copy(self)
+        source = other._source(X, reset=True)
+        self._check_reduction(source)
+        return solver.make_plan(source, self._problem(), self._options(source), from_rows=self.init is None)
 
     @property
     def _n_features_out(self) -> int:
@@ -372,7 +410,7 @@ class MaskedDictionaryLearning(ModelFileMixin, ClassNamePrefixFeaturesOutMixin, 
                     del self.feature_names_in_
             elif X.shape[1] != self.n_features_in_:
                 raise DataError(f"X has {X.shape[1]} features, but the model was fitted with {self.n_features_in_}")
-            return X
+            return X.absent_as_missing() if self.missing == "absent" else X
         X = self._fill_masked(X, name)
         array = validate_data(
             self, X, reset=reset, dtype=DTYPES, accept_sparse="csr", ensure_all_finite=False, accept_large_sparse=True
@@ -387,6 +425,9 @@ class MaskedDictionaryLearning(ModelFileMixin, ClassNamePrefixFeaturesOutMixin, 
                 "mark missing entries of a dense one with NaN and say missing='nan'"
             )
         return ArraySource(array, name, allow_nan=allow_nan)
+
+    def _rows_to_show(self, X: Any) -> MatrixSource:
+        return self._source(X, reset=False)
 
     def _fill_masked(self, X: Any, name: str) -> Any:
         """Return X, with NaN for the masked entries of a NumPy masked array."""
@@ -437,7 +478,7 @@ class MaskedDictionaryLearning(ModelFileMixin, ClassNamePrefixFeaturesOutMixin, 
         seed : int
             What ``random_state`` stands for.
         callbacks : sequence of Callback
-            Called after those of the estimator.
+            Called before those of the estimator, which thus find the history written.
         start : Position, optional
             Where an interrupted fit stood.
         elapsed : Elapsed, optional
@@ -469,11 +510,12 @@ class MaskedDictionaryLearning(ModelFileMixin, ClassNamePrefixFeaturesOutMixin, 
         """Run the solver and keep what it learned, whatever stopped it."""
         self._constraint = problem.constraint
         self.statistics_ = options.statistics
+        self.geometry_ = source.geometry
         with contextlib.ExitStack() as stack:
             shown = [stack.enter_context(contextlib.closing(_progress_bar()))] if self.verbose else []
             guard = stack.enter_context(InterruptGuard())
             state = solver.fit(
-                source, problem, options, state, [*self.callbacks, *callbacks, *shown, guard], **beginning
+                source, problem, options, state, [*callbacks, *self.callbacks, *shown, guard], **beginning
             )
         if state.n_steps == 0 and not guard.requested:
             raise DataError("X has no observed value: every entry is missing, so there is nothing to learn from")
@@ -526,6 +568,8 @@ class MaskedDictionaryLearning(ModelFileMixin, ClassNamePrefixFeaturesOutMixin, 
             "reduction_path": [asdict(trial) for trial in self.reduction_path_],
             "constraint": to_plain(self._constraint),
             "feature_names": None if names is None else [str(name) for name in names],
+            "geometry": None if self.geometry_ is None else list(self.geometry_),
+            "stopped_by": getattr(self, "stopped_by_", None),
         }
         parameters = plain_parameters(self.get_params(deep=False))
         return Artifact(self.kind, parameters, Position(facts | dict(position.numbers), position.arrays))
@@ -544,9 +588,12 @@ class MaskedDictionaryLearning(ModelFileMixin, ClassNamePrefixFeaturesOutMixin, 
         estimator.statistics_ = artifact.position.number("statistics", str)
         estimator._take_up_reduction(artifact.position)
         estimator.n_features_in_ = state.dictionary.shape[1]
-        names = artifact.position.numbers.get("feature_names")
-        if names is not None:
-            estimator.feature_names_in_ = np.array(names, dtype=object)
+        numbers = artifact.position.numbers
+        if numbers.get("feature_names") is not None:
+            estimator.feature_names_in_ = np.array(numbers["feature_names"], dtype=object)
+        estimator.geometry_ = None if numbers.get("geometry") is None else tuple(numbers["geometry"])
+        if numbers.get("stopped_by") is not None:
+            estimator.stopped_by_ = str(numbers["stopped_by"])
         estimator._set_state(state)
         return estimator
 
@@ -555,6 +602,12 @@ class MaskedDictionaryLearning(ModelFileMixin, ClassNamePrefixFeaturesOutMixin, 
         told = "reduction" in position.numbers
         self.reduction_ = position.number("reduction", float) if told else float(self.reduction)
         self.reduction_path_ = [ReductionTrial(**trial) for trial in position.numbers.get("reduction_path", ())]
+
+
+def _rows_progress(what: str, source: MatrixSource) -> RowsProgress:
+    from terafactor.solver.progress import RowsProgress
+
+    return RowsProgress(what, source.shape[0])
 
 
 def _progress_bar() -> ProgressBar:

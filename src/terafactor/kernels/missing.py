@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from terafactor._typing import Array, Indices
-from terafactor.kernels._blas import transposed_square
+from terafactor.kernels._blas import square
 from terafactor.kernels._jit import jit
 from terafactor.kernels.coding import descend_row
 
@@ -52,25 +52,26 @@ def exceptions(observed: Array) -> tuple[bool, Indices, Indices]:
 
 
 @jit
-def row_gram(syrk, features, few_missing, places, first, everything, gram, panel, part):
+def row_gram(syrk, atoms, few_missing, places, first, everything, gram, panel, part):
     """Put the Gram matrix of the observed features of one row in ``gram`` (k, k), float64.
 
-    syrk: address of BLAS; features (s, k); places: the row's part of the list of :func:`exceptions`, places in the
+    syrk: address of BLAS; atoms (k, s); places: the row's part of the list of :func:`exceptions`, places in the
     flattened matrix; first: that of the row's first feature; everything (k, k): the Gram matrix of all features;
-    panel (PANEL, k) and part (k, k): scratch in the precision of the features.
+    panel (k, PANEL) and part (k, k): scratch in the precision of the atoms.
     """
-    n_components = features.shape[1]
+    n_components = len(atoms)
     sign = -1.0 if few_missing else 1.0
     for j in range(n_components):
         for i in range(j + 1):
             gram[j, i] = everything[j, i] if few_missing else 0.0
     for start in range(0, len(places), PANEL):
         n_chosen = min(PANEL, len(places) - start)
-        for i in range(n_chosen):
-            source, target = features[places[start + i] - first], panel[i]
-            for j in range(n_components):
-                target[j] = source[j]
-        transposed_square(syrk, n_components, n_chosen, panel, 0, n_components, part, 0, n_components)
+        chosen = places[start : start + n_chosen]
+        for j in range(n_components):
+            source, target = atoms[j], panel[j]
+            for i in range(n_chosen):
+                target[i] = source[chosen[i] - first]
+        square(syrk, n_components, n_chosen, panel, 0, PANEL, part, 0, n_components)
         for j in range(n_components):
             for i in range(j + 1):
                 gram[j, i] += sign * part[j, i]
@@ -105,19 +106,19 @@ def solve_positive(system, right):
 
 @jit
 def code_rows(
-    syrk, features, few_missing, places, starts, everything, correlations, alpha, l1_ratio, n_features, positive,
+    syrk, atoms, few_missing, places, starts, everything, correlations, alpha, l1_ratio, n_features, positive,
     tolerance, max_passes, start, stop, codes, unfinished,
 ):  # fmt: skip
     """Code the rows from start to stop, each with its own Gram matrix and strength ``alpha * s_i / p``.
 
-    features (s, k): the atoms, transposed; few_missing, places, starts: what :func:`exceptions` tells of the rows;
+    atoms (k, s); few_missing, places, starts: what :func:`exceptions` tells of the rows;
     everything (k, k): Gram matrix of all features; correlations (b, k); n_features: p; codes (b, k) out, zero for a
     row without any value; unfinished (b,) out.
     """
-    width, n_components = features.shape
+    n_components, width = atoms.shape
     gram, gradient = np.empty((n_components, n_components)), np.empty(n_components)
-    part = np.empty((n_components, n_components), features.dtype)
-    panel = np.empty((PANEL, n_components), features.dtype)
+    part = np.empty((n_components, n_components), atoms.dtype)
+    panel = np.empty((n_components, PANEL), atoms.dtype)
     for row in range(start, stop):
         code = codes[row]
         code[:] = 0.0
@@ -125,7 +126,7 @@ def code_rows(
         n_observed = width - len(mine) if few_missing else len(mine)
         if n_observed == 0:
             continue
-        row_gram(syrk, features, few_missing, mine, row * width, everything, gram, panel, part)
+        row_gram(syrk, atoms, few_missing, mine, row * width, everything, gram, panel, part)
         strength = alpha * n_observed / n_features
         l1, l2 = strength * l1_ratio, strength * (1.0 - l1_ratio)
         if l1 == 0.0 and not positive:

@@ -12,7 +12,7 @@ from terafactor._threads import TILE, Executor, n_tiles
 from terafactor._typing import Array, is_number
 from terafactor.errors import ParameterError
 from terafactor.kernels._blas import address
-from terafactor.kernels.accumulation import correlate_tiles, scatter_features
+from terafactor.kernels.accumulation import correlate_tiles
 from terafactor.kernels.coding import elastic_net_codes, ridge_codes
 from terafactor.kernels.missing import code_rows, exceptions
 from terafactor.problem.constraint import NormBall
@@ -73,15 +73,13 @@ class Problem:
 
         gram (k, k), correlations (b, k): over all features, float64, missing values counted as zero; observed (b, s).
         """
-        features = np.empty(atoms.shape[::-1], atoms.dtype)
-        scatter_features(atoms, np.arange(len(features)), 0, len(features), features)
         codes, unfinished = np.zeros(correlations.shape), np.zeros(len(correlations), np.bool_)
         syrk, penalty = address("syrk", atoms.dtype), self.penalty
         few_missing, places, starts = exceptions(observed)
 
         def code(start: int, stop: int) -> None:
             code_rows(
-                syrk, features, few_missing, places, starts, gram, correlations, float(self.alpha),
+                syrk, atoms, few_missing, places, starts, gram, correlations, float(self.alpha),
                 float(penalty.l1_ratio), n_features, penalty.positive, self.code_tolerance, self.max_passes,
                 start, stop, codes, unfinished,
             )  # fmt: skip

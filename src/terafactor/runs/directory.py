@@ -4,6 +4,7 @@ run/
   config.toml       what was asked, with every default and the seed filled in
   metrics.jsonl     one evaluation per line
   log.txt           what happened, with times
+  report.html       what people look at, kept fresh while the run goes on
   checkpoints/      step-000000120/ and so on: each a file like a model, to go on from
   model/            what was learned, once the run is done
 """
@@ -37,6 +38,7 @@ class RunDirectory:
         self.config_file = self.path / "config.toml"
         self.metrics_file = self.path / "metrics.jsonl"
         self.log_file = self.path / "log.txt"
+        self.report_file = self.path / "report.html"
         self.checkpoints = self.path / "checkpoints"
         self.model = self.path / "model"
 
@@ -74,6 +76,15 @@ class RunDirectory:
                     f"another process is working in {self.path}: wait for it, or choose another directory"
                 )
             yield
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a process is working there."""
+        try:
+            with self.locked():
+                return False
+        except ParameterError:
+            return True
 
     @contextlib.contextmanager
     def logging(self) -> Iterator[None]:

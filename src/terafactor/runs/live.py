@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
+from terafactor._words import data_size, duration
 from terafactor.runs.checkpoint import Checkpointer
 from terafactor.solver.callbacks import Recorder, Snapshot
 
@@ -107,7 +108,7 @@ class LiveView:
     def _bytes(self, snapshot: Snapshot) -> str:
         full = snapshot.n_samples * self.row_bytes
         share = f" ({snapshot.bytes_read / full:.0%} of full rows)" if full else ""
-        return f"{size(snapshot.bytes_read)}{share}"
+        return f"{data_size(snapshot.bytes_read)}{share}"
 
     def _objective(self) -> str:
         known = [line.objective for line in self.recorder.history if line.objective is not None]
@@ -117,21 +118,3 @@ class LiveView:
         if self.checkpointer.last_step is None:
             return "none yet"
         return f"{duration(time.monotonic() - self.checkpointer.written_at)} ago, step {self.checkpointer.last_step:,}"
-
-
-def duration(seconds: float) -> str:
-    """Return a time span in words of two units: "3 min 20 s"."""
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    if seconds < 3600:
-        return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
-    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min"
-
-
-def size(n_bytes: float) -> str:
-    """Return a number of bytes in the unit that suits it."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if n_bytes < 1000:
-            return f"{n_bytes:.3g} {unit}"
-        n_bytes /= 1000
-    return f"{n_bytes:.3g} TB"

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from rich.console import Console
 
 from terafactor._random import resolve_seed
+from terafactor._typing import Array
 from terafactor.errors import DataError, ParameterError, RunInterruptedError
 from terafactor.runs.artifact import Artifact, write_artifact
 from terafactor.runs.checkpoint import Checkpointer, CheckpointPolicy, newest
@@ -19,6 +20,7 @@ from terafactor.runs.directory import RunDirectory, without_none
 from terafactor.runs.live import LiveView
 from terafactor.runs.metrics import Metrics
 from terafactor.runs.parameters import differences, plain_parameters
+from terafactor.runs.presenter import Presenter
 from terafactor.runs.signals import StopSignals
 from terafactor.solver.callbacks import Callback, Evaluation, Recorder, Snapshot
 from terafactor.solver.loop import Elapsed, Learner
@@ -77,6 +79,16 @@ class Trainable(Protocol):
     def to_artifact(self, position: Position | None = None) -> Artifact:
         """Return the model at this moment, or at a position of the fit that is running."""
 
+    def present(
+        self,
+        directory: Path,
+        config: Mapping[str, Any],
+        data: Any,
+        history: Sequence[Evaluation],
+        atoms: Array | None = None,
+    ) -> None:
+        """Write what people look at: the run so far, which has come to these ``atoms``, or without them its end."""
+
 
 def train(
     estimator: Trainable,
@@ -89,7 +101,7 @@ def train(
     callbacks: Sequence[Callback] = (),
     console: Console | None = None,
 ) -> Any:
-    """Fit an estimator in a run directory: with checkpoints, metrics, a log, and the model at the end.
+    """Fit an estimator in a run directory: with checkpoints, metrics, a log, a report, and the model at the end.
 
     Parameters
     ----------
@@ -201,6 +213,7 @@ class _Training:
         self.seed = int(settings["seed"])
         self.fingerprint = settings["data"].get("fingerprint")
         self.data, held_out, _ = estimator.hold_out(data, settings.get("holdout", 0), self.seed)
+        shown = self.data if held_out is None else held_out
         self.row_bytes = int(settings["data"].get("row_bytes", 0))
         self.metrics = Metrics(run.metrics_file)
         self.start = self._take_up(found)
@@ -209,16 +222,20 @@ class _Training:
             objective, history=self.metrics.history, record=self.metrics.add, share=EVALUATION_SHARE
         )
         self.checkpointer = Checkpointer(run.checkpoints, policy, self._artifact, self._before_checkpoint)
+        self.presenter = Presenter(
+            lambda atoms: estimator.present(run.path, settings, shown, self.metrics.history, atoms)
+        )
         self.signals = StopSignals()
 
     def run(self, callbacks: Sequence[Callback], console: Console | None) -> None:
         """Learn, and leave model, metrics and log in order."""
+        self.recorder.audience = [*getattr(self.estimator, "callbacks", ()), *callbacks]
         view = LiveView(self.recorder, self.checkpointer, self.row_bytes, console)
         with self.signals, contextlib.closing(view):
             self.estimator.learn(
                 self.data,
                 seed=self.seed,
-                callbacks=[self.recorder, self.checkpointer, self.signals, *callbacks, view],
+                callbacks=[self.recorder, self.checkpointer, self.presenter, self.signals, *callbacks, view],
                 start=self.start,
                 elapsed=self._elapsed(),
             )
@@ -255,6 +272,7 @@ class _Training:
         received = self.signals.received
         self.estimator.history_ = list(self.metrics.history)
         self.estimator.stopped_by_ = received or self.recorder.stopped_by
+        self.presenter.finish()
         if received is not None and self.recorder.stopped_by == "callback":
             logger.warning("stopped by %s after step %s", received, self.checkpointer.last_step)
             raise RunInterruptedError(

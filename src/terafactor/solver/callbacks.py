@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -78,7 +78,10 @@ class Snapshot:
 
 
 class Callback(Protocol):
-    """Called after every step and once at the end. Returning True stops the fit; the model stays usable."""
+    """Called after every step and once at the end. Returning True stops the fit; the model stays usable.
+
+    One that also has a method ``evaluated(evaluation)`` is given every line of the history as it is written.
+    """
 
     def __call__(self, snapshot: Snapshot) -> bool | None: ...
 
@@ -128,6 +131,8 @@ class Recorder:
         Takes each evaluation; by default it is appended to ``history``.
     share : float
         Share of the time that evaluations may take, beside ``GRACE`` and the last one.
+    audience : sequence of Callback
+        Those among them that have ``evaluated`` are given each evaluation.
     """
 
     def __init__(
@@ -137,11 +142,13 @@ class Recorder:
         history: list[Evaluation] | None = None,
         record: Callable[[Evaluation], None] | None = None,
         share: float = math.inf,
+        audience: Sequence[Callback] = (),
     ) -> None:
         self.objective = objective
         self.history: list[Evaluation] = [] if history is None else history
         self.record = record or self.history.append
         self.share = share
+        self.audience = audience
         self.stopped_by: str | None = None
         self.seconds_spent = 0.0
         self._started = time.monotonic()
@@ -158,8 +165,12 @@ class Recorder:
         if last is not None and last.step == snapshot.step:
             return
         started = time.monotonic()
-        self.record(evaluate(snapshot, self.objective if with_objective else None))
+        evaluation = evaluate(snapshot, self.objective if with_objective else None)
+        self.record(evaluation)
         self.seconds_spent += time.monotonic() - started
+        for callback in self.audience:
+            if hasattr(callback, "evaluated"):
+                callback.evaluated(evaluation)
 
     def _is_due(self, snapshot: Snapshot) -> bool:
         done, interval = snapshot.batches_done, max(1, snapshot.batches_per_epoch // 10)

@@ -67,21 +67,12 @@ def fit(
     """
     announce_compilation()
     started = time.perf_counter()
-    stream = BatchStream(
-        source,
-        options.batch_size,
-        masks_of(source, options.reduction, options.seed),
-        options.seed,
-        whole_rows=options.statistics == "full",
-        shuffle=options.shuffle,
-        mask_offset=0 if state is None else state.n_batches - first_batch,
-        missing=options.missing,
-    )
+    stream = make_stream(source, options, mask_offset=0 if state is None else state.n_batches - first_batch)
     elapsed = elapsed or Elapsed()
     if state is None:
         state = initial_state(stream, problem, options)
-        n_values = len(stream.first_rows(options.n_components)) * source.shape[1]
-        elapsed = replace(elapsed, bytes_read=elapsed.bytes_read + n_values * source.dtype.itemsize)
+        n_bytes = source.stored_bytes(stream.first_rows(options.n_components))
+        elapsed = replace(elapsed, bytes_read=elapsed.bytes_read + n_bytes)
     last_batch = math.ceil(options.n_epochs * stream.batches_per_epoch - 1e-9)  # 0.07 of 100 is 7
     run_loop(
         DictionaryLearner(stream, problem, options, state),
@@ -93,6 +84,20 @@ def fit(
         started=started,
     )
     return state
+
+
+def make_stream(source: MatrixSource, options: SolverOptions, mask_offset: int = 0) -> BatchStream:
+    """Return the batches that a fit learns from. mask_offset: number of the mask of batch 0."""
+    return BatchStream(
+        source,
+        options.batch_size,
+        masks_of(source, options.reduction, options.seed),
+        options.seed,
+        whole_rows=options.statistics == "full",
+        shuffle=options.shuffle,
+        mask_offset=mask_offset,
+        missing=options.missing,
+    )
 
 
 class DictionaryLearner:
@@ -121,8 +126,12 @@ class DictionaryLearner:
     def steps(self, numbers: range) -> Generator[int, None, None]:
         state, problem, options = self.state, self.problem, self.options
         cycle_length = self.stream.masks.cycle_length
-        with self._executor as executor, projecting(state, problem, options, executor):
-            for batch in self.stream.batches(numbers.start, numbers.stop):
+        with (
+            self._executor as executor,
+            projecting(state, problem, options, executor),
+            contextlib.closing(self.stream.batches(numbers.start, numbers.stop)) as batches,
+        ):
+            for batch in batches:
                 step(state, batch, problem, options, executor)
                 if batch.columns is not None and state.n_batches % cycle_length == 0:
                     state.refresh_sizes(problem)

@@ -1,8 +1,10 @@
-"""A progress bar in a terminal, plain lines elsewhere."""
+"""Progress: a bar in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import time
+from threading import Lock
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -14,6 +16,55 @@ SURROGATE_SHARE = 0.02
 
 LINE_EVERY = 5.0
 """Seconds between plain lines."""
+
+SHOW_AFTER = 2.0
+"""Seconds before work over rows shows how far it is."""
+
+
+class RowsProgress:
+    """Says how many rows are done, once the work has taken two seconds. May be called from several threads.
+
+    Parameters
+    ----------
+    what : str
+        The work, such as "packing".
+    n_rows : int
+    console : rich.console.Console, optional
+        Where to show it; standard error by default.
+    """
+
+    def __init__(self, what: str, n_rows: int, console: Console | None = None) -> None:
+        self.what, self.n_rows, self.done = what, n_rows, 0
+        self.console = console or Console(stderr=True)
+        self._lock = Lock()
+
+    def __enter__(self) -> Self:
+        self._started = time.monotonic()
+        self._next_line = self._started + SHOW_AFTER
+        columns = (TextColumn(self.what), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+        self._bar = Progress(*columns, console=self.console)
+        self._task = self._bar.add_task(self.what, total=self.n_rows)
+        return self
+
+    def __call__(self, n_rows: int) -> None:
+        """Take in that ``n_rows`` more are done."""
+        with self._lock:
+            self.done += n_rows
+            self._bar.update(self._task, completed=self.done)
+            if time.monotonic() < self._next_line:
+                return
+            if self.console.is_terminal:
+                self._bar.start()
+            else:
+                self._next_line = time.monotonic() + LINE_EVERY
+                self.console.print(self._line(), highlight=False, markup=False, soft_wrap=True)
+
+    def __exit__(self, *exception: Any) -> None:
+        self._bar.stop()
+
+    def _line(self) -> str:
+        left = (time.monotonic() - self._started) * (self.n_rows / max(self.done, 1) - 1)
+        return f"terafactor: {self.what}, {self.done} of {self.n_rows} rows, {left:.0f} s left"
 
 
 class ProgressBar:

@@ -25,6 +25,7 @@ class CountingSource(MatrixSource):
         self.shape = source.shape
         self.dtype = source.dtype
         self.in_memory = source.in_memory
+        self.holds_nan = source.holds_nan
         self.geometry = source.geometry
         self.n_reads = 0
         self.n_values = 0
@@ -32,6 +33,15 @@ class CountingSource(MatrixSource):
     @property
     def records(self) -> Sequence[range]:
         return self.source.records
+
+    def record_name(self, record: int) -> str:
+        return self.source.record_name(record)
+
+    def record_label(self, record: int) -> str:
+        return self.source.record_label(record)
+
+    def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
+        return self.source.stored_bytes(rows, columns)
 
     def row_blocks(self, record: int) -> Sequence[range] | None:
         return self.source.row_blocks(record)
@@ -128,6 +138,14 @@ class SourceContract:
             assert tiles.width >= 1
             if tiles.order is not None:
                 np.testing.assert_array_equal(np.sort(tiles.order), np.arange(source.shape[1]))
+
+    def test_more_takes_more_bytes(self, made: tuple[MatrixSource, Array]) -> None:
+        source, _ = made
+        every_row, every_column = np.arange(source.shape[0]), np.arange(source.shape[1])
+        whole, part = source.stored_bytes(every_row), source.stored_bytes(every_row[:3], every_column[:2])
+        assert 0 <= part <= source.stored_bytes(every_row, every_column) == whole
+        assert whole > 0
+        assert source.stored_bytes(every_row[:0]) == 0
 
     def test_several_threads_may_read(self, made: tuple[MatrixSource, Array]) -> None:
         source, expected = made

@@ -1,0 +1,60 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+__all__ = ["count", "data_size", "duration", "number", "percent", "setting"]
+
+
+def count(value: float) -> str:
+    """Return a whole number with commas: ``1,234``."""
+    return f"{value:,.0f}"
+
+
+def number(value: float | None) -> str:
+    """Return a number with four digits, without an exponent where that is readable; a dash for none."""
+    if value is None or math.isnan(value):
+        return "-"
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e7 else f"{value:.4g}"
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage, with a decimal where it says something: ``12 %``, ``0.4 %``."""
+    value = 100 * share
+    if math.isnan(value):
+        return "-"
+    return f"{value:.0f} %" if value == 0 or 10 <= abs(value) <= 99 or abs(value) == 100 else f"{value:.1f} %"
+
+
+def data_size(n_bytes: float) -> str:
+    """Return a number of bytes with its unit, in powers of 1000."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if abs(n_bytes) < 1000 or unit == "TB":
+            break
+        n_bytes /= 1000
+    return f"{n_bytes:.0f} B" if unit == "B" else f"{n_bytes:.3g} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time with its unit: ``0.42 s``, ``3 min 20 s``, ``2 h 05 min``."""
+    if seconds < 1:
+        return f"{1000 * seconds:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    minutes, seconds = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def setting(value: Any) -> str:
+    """Return the value of a parameter: arrays by their shape, functions by their name."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"array of shape {tuple(value.shape)}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(setting, value)) or "none"
+    if callable(value):
+        return str(getattr(value, "__name__", type(value).__name__))
+    return "none" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)

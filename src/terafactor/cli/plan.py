@@ -1,0 +1,110 @@
+"""``terafactor plan``."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from terafactor.cli.options import Json, Source, Threads, parse_constraint, parse_penalty
+
+if TYPE_CHECKING:
+    from terafactor.solver import Plan
+
+EXAMPLE = "Example: terafactor plan store -k 70 --reduction 12 --penalty l2 --constraint l1 --alpha 1e-3"
+
+
+def plan(
+    source: Source,
+    components: Annotated[int, typer.Option("--components", "-k", min=1, help="Atoms.")] = 20,
+    reduction: Annotated[float, typer.Option(help="Features per step: one part in.")] = 1.0,
+    batch_size: Annotated[int, typer.Option(min=1, help="Rows per step.")] = 40,
+    epochs: Annotated[float, typer.Option(help="Passes over the rows.")] = 1.0,
+    alpha: Annotated[float, typer.Option(help="Strength of the penalty.")] = 1.0,
+    penalty: Annotated[str, typer.Option(help="l1, l2 or elastic-net:RATIO.")] = "l1",
+    constraint: Annotated[str, typer.Option(help="l1, l2 or elastic-net:RATIO.")] = "l2",
+    statistics: Annotated[Literal["auto", "full", "masked"], typer.Option(help="What steps learn from.")] = "auto",
+    missing: Annotated[Literal["nan", "absent"] | None, typer.Option(help="What stands for missing values.")] = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Say how much memory, reading and time a fit would take, or why it does not fit. Times a few steps."""
+    from rich.console import Console
+
+    from terafactor import MaskedDictionaryLearning
+
+    estimator = MaskedDictionaryLearning(
+        components,
+        alpha=alpha,
+        penalty=parse_penalty(penalty),
+        constraint=parse_constraint(constraint),
+        reduction=reduction,
+        statistics=statistics,
+        missing=missing,
+        batch_size=batch_size,
+        n_epochs=epochs,
+        random_state=0,
+        n_threads=threads,
+    )
+    with Console(stderr=True).status("timing a few steps"):
+        found = estimator.plan(source)
+    if as_json:
+        typer.echo(json.dumps(found.as_dict()))
+    else:
+        show(source, found)
+
+
+def show(title: str, plan: Plan) -> None:
+    """Draw a plan as a table."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=f"A fit of {escape(title)}", title_justify="left", show_header=False, box=None, padding=(0, 2))
+    table.add_column(style="dim")
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, figure, remark in rows(plan):
+        table.add_row(name, figure, remark)
+    Console().print(table)
+
+
+def rows(plan: Plan) -> list[tuple[str, str, str]]:
+    """Return the lines of the table: what, how much, and what it is made of."""
+    from rich.filesize import decimal
+
+    memory = plan.memory
+    free = "" if plan.available_bytes is None else f"of {decimal(plan.available_bytes)} available"
+    return [
+        ("matrix", f"{plan.n_samples:,} x {plan.n_features:,}", plan.dtype),
+        ("step", f"{plan.batch_size} x {plan.n_observed:,}", f"rows x features, {plan.statistics} statistics"),
+        ("memory", decimal(memory.peak), free),
+        ("  atoms", decimal(memory.model), f"{plan.n_components} x {plan.n_features:,}"),
+        ("  statistics", decimal(memory.statistics), ""),
+        ("  start", decimal(memory.start), "rows to start from, let go of afterwards"),
+        ("  work", decimal(memory.work), "rows read ahead, copies of what a step changes"),
+        ("read per epoch", decimal(plan.bytes_per_epoch), reading(plan)),
+        ("time per step", duration(plan.seconds_per_step), f"{plan.steps_per_epoch:,} steps per epoch"),
+        ("time per epoch", duration(plan.seconds_per_epoch), ""),
+        ("time of the fit", duration(plan.seconds), f"{plan.n_epochs:g} epochs at that speed"),
+    ]
+
+
+def reading(plan: Plan) -> str:
+    """Return how the reading of an epoch compares with whole rows, and what would be better."""
+    from rich.filesize import decimal
+
+    less, possible = plan.full_bytes_per_epoch / max(plan.bytes_per_epoch, 1), math.ceil(plan.reduction)
+    if plan.statistics == "masked" and less < possible / 2:
+        return f"whole rows all the same; packed, {possible} times less"
+    return f"{less:.1f} times less than the {decimal(plan.full_bytes_per_epoch)} of whole rows"
+
+
+def duration(seconds: float) -> str:
+    """Return a time in the unit that suits it."""
+    for unit, length in (("days", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        if seconds >= 2 * length or (unit == "s" and seconds >= 1):
+            return f"{seconds / length:.1f} {unit}"
+    return f"{1e3 * seconds:.3g} ms"

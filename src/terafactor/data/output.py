@@ -1,0 +1,101 @@
+"""Writing a matrix from its first row to its last."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy_format
+
+from terafactor._durable import naming, replace_durably
+from terafactor._typing import Array
+from terafactor.errors import ParameterError
+
+Write = Callable[[Array], None]
+"""Called with the next rows."""
+
+CHUNK_VALUES = 2**18
+"""Values of a chunk of a Zarr array."""
+
+
+@contextlib.contextmanager
+def new_matrix(out: str | Path, shape: tuple[int, int], dtype: np.dtype) -> Generator[Write, None, None]:
+    """Give a function that writes the next rows of a new ``.npy`` file or Zarr array.
+
+    It has another name until the last row is written and on the disk; what fails leaves nothing behind.
+    """
+    out = Path(out)
+    writer = WRITERS.get(out.suffix)
+    if writer is None:
+        raise ParameterError(f"out must end in {' or '.join(WRITERS)}, got {str(out)!r}")
+    if os.path.lexists(out):
+        raise ParameterError(f"{out} exists, and is not overwritten: choose another name, or remove it")
+    temporary = out.with_name(f".{out.stem}.unfinished{out.suffix}")
+    _remove(temporary)
+    try:
+        with contextlib.ExitStack() as stack:
+            with naming(out):
+                temporary.parent.mkdir(parents=True, exist_ok=True)
+                write = stack.enter_context(writer(temporary, shape, dtype))
+
+            def write_named(rows: Array) -> None:
+                with naming(out):
+                    write(rows)
+
+            yield write_named
+        replace_durably(temporary, out)
+    except BaseException:
+        _remove(temporary)
+        raise
+
+
+def open_matrix(path: str | Path) -> Any:
+    """Return what :func:`new_matrix` wrote, still on the disk: a memory map or a Zarr array."""
+    if Path(path).suffix == ".npy":
+        return np.load(path, mmap_mode="r")
+    import zarr
+
+    return zarr.open_array(path, mode="r")
+
+
+@contextlib.contextmanager
+def _npy(path: Path, shape: tuple[int, int], dtype: np.dtype) -> Generator[Write, None, None]:
+    with open(path, "wb") as file:
+        header = {"descr": npy_format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+        npy_format.write_array_header_1_0(file, header)
+
+        def write(rows: Array) -> None:
+            file.write(np.ascontiguousarray(rows, dtype).data)
+
+        yield write
+
+
+@contextlib.contextmanager
+def _zarr(path: Path, shape: tuple[int, int], dtype: np.dtype) -> Generator[Write, None, None]:
+    import zarr
+
+    chunk = (min(shape[0], max(1, CHUNK_VALUES // shape[1])), shape[1])
+    array = zarr.create_array(path, shape=shape, dtype=dtype, chunks=chunk)
+    done = 0
+
+    def write(rows: Array) -> None:
+        nonlocal done
+        array[done : done + len(rows)] = rows
+        done += len(rows)
+
+    yield write
+
+
+WRITERS = {".npy": _npy, ".zarr": _zarr}
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,90 @@
+"""The report of a run from what is in its directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from terafactor.errors import DataError, TerafactorError
+from terafactor.estimators.model_file import estimator_class
+from terafactor.report import Story, write_report
+from terafactor.report.reporting import run_details
+from terafactor.runs.artifact import Artifact, read_artifact
+from terafactor.runs.checkpoint import newest
+from terafactor.runs.directory import RunDirectory
+from terafactor.runs.metrics import read_metrics
+
+
+def report_runs(
+    *directories: Path | str,
+    path: Path | str | None = None,
+    title: str | None = None,
+    geometry: tuple[int, ...] | None = None,
+) -> Path:
+    """Write the report of a run anew, or one page that draws several on the same axes; return its path.
+
+    Parameters
+    ----------
+    *directories : paths
+        Run directories, of runs that are done, interrupted or going on.
+    path : path, optional
+        The HTML file. By default ``report.html`` of the only run, or ``report.html`` here for several.
+    title : str, optional
+        What the page is called.
+    geometry : tuple of int, optional
+        Shape of a row as a picture, (height, width) or (height, width, 3), where the data does not tell.
+    """
+    stories = [story_of_run(directory) for directory in directories]
+    if geometry is not None:
+        stories = [story.shaped(geometry) for story in stories]
+    if path is None:
+        path = RunDirectory(directories[0]).report_file if len(directories) == 1 else Path("report.html")
+    return write_report(path, *stories, title=title)
+
+
+def story_of_run(directory: Path | str) -> Story:
+    """Return what the report of a run is made from.
+
+    Rows are read again where the configuration names a file; where that fails, a warning in the page says so.
+    """
+    run = RunDirectory(Path(directory).absolute())
+    config, history, running = run.config(), read_metrics(run.metrics_file), run.in_use
+    artifact, finished = _latest(run)
+    details = run_details(config) | {"title": run.path.name, "history": history}
+    if running:
+        details["stopped_by"] = None
+    elif not finished:
+        details["stopped_by"] = "interrupt"
+    if artifact is None:
+        return Story(kind=config.get("kind", "run"), parameters=config.get("parameters", {}), **details)
+    estimator = estimator_class(artifact.kind).from_artifact(artifact)
+    rows, warnings = _rows(estimator, config)
+    return estimator._story(rows, warnings=warnings, **details)
+
+
+def _latest(run: RunDirectory) -> tuple[Artifact | None, bool]:
+    """Return the newest state of a run, None before its first checkpoint, and whether it is that of its end."""
+    checkpoint = newest(run.checkpoints)
+    model = read_artifact(run.model) if run.model.is_dir() else None
+    if checkpoint is None:
+        return model, model is not None
+    step = int(checkpoint[0].name.removeprefix("step-"))
+    if model is None or step > model.position.numbers.get("n_steps", step):  # resumed for more epochs since
+        return checkpoint[1], False
+    return model, True
+
+
+def _rows(estimator: Any, config: dict[str, Any]) -> tuple[Any, list[str]]:
+    """Return the rows to show, those held out where some were, or None and the reason in words."""
+    source = config["data"].get("source")
+    if source is None:
+        return None, ["The data was in memory and is not at hand, so nothing is shown about single rows."]
+    try:
+        data = estimator.open_data(source)
+        found = estimator.describe_data(data).get("fingerprint")
+        if found != config["data"].get("fingerprint"):
+            raise DataError("it is other data than the run learned from")
+        _, held_out, _ = estimator.hold_out(data, config.get("holdout", 0), config["seed"])
+    except (TerafactorError, OSError) as error:
+        return None, [f"The data could not be read again, so nothing is shown about single rows: {error}"]
+    return data if held_out is None else held_out, []

@@ -1,0 +1,170 @@
+"""From the figures of a run to words that say what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from terafactor import _words as words
+from terafactor.report.story import Story
+
+STILL_FALLING = 0.01
+"""Relative fall over the last fifth of the rows above which more epochs would help."""
+
+ALIKE = 0.95
+"""Absolute cosine above which two atoms count as one."""
+
+WANTED_VISITS = 30
+"""Steps that masked statistics want to see each feature in."""
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something that the reader should know."""
+
+    what: str
+    """What was found, in a sentence."""
+
+    remedy: str = ""
+    """What to do about it, in a sentence."""
+
+
+def notices(story: Story) -> list[Notice]:
+    """Return what is worth knowing about a run, the gravest first."""
+    found = [check(story) for check in CHECKS]
+    return [*(notice for notice in found if notice is not None), *(Notice(text) for text in story.warnings)]
+
+
+def not_finite(story: Story) -> Notice | None:
+    """The model holds NaN or infinity."""
+    if story.components is None or np.isfinite(story.components.sum()):
+        return None
+    return Notice("Atoms contain NaN or infinity.", "Look for huge values in the data, and scale its features.")
+
+
+def ended_early(story: Story) -> Notice | None:
+    """Something other than the last epoch ended the run."""
+    if story.stopped_by in (None, "n_epochs"):
+        return None
+    known = {
+        "tol": Notice(
+            f"The surrogate settled to within tol={words.setting(story.parameters.get('tol'))} before the last epoch.",
+            "That is what tol asks for; lower it to go on for longer.",
+        ),
+        "max_time": Notice(
+            f"The time was up (max_time={words.setting(story.parameters.get('max_time'))} s) before the last epoch.",
+            "Raise max_time or resume the run to go on, or raise reduction to do more in the same time.",
+        ),
+        "interrupt": Notice("The run was interrupted.", "The model is usable; resume the run to finish it."),
+        "callback": Notice("A callback stopped the run before the last epoch."),
+    }
+    stopped = Notice(f"The run was stopped by {story.stopped_by}.", "Resume it to finish it.")
+    return known.get(story.stopped_by or "", stopped)
+
+
+def all_codes_zero(story: Story) -> Notice | None:
+    """The penalty leaves nothing."""
+    if story.sample is None or story.sample.codes.any():
+        return None
+    return Notice(
+        "All codes are zero: the penalty is stronger than anything in the rows.", f"Lower alpha{_now(story, 'alpha')}."
+    )
+
+
+def unused_atoms(story: Story) -> Notice | None:
+    """Some atoms serve nothing."""
+    if story.sample is None or not story.sample.codes.any():
+        return None
+    unused, total = int((story.sample.usage == 0).sum()), len(story.sample.usage)
+    if unused == 0:
+        return None
+    return Notice(
+        f"None of the {len(story.sample.codes):,} rows looked at uses {unused:,} of the {total:,} atoms.",
+        f"Lower alpha{_now(story, 'alpha')} to use more atoms, or n_components to learn fewer; "
+        "few rows looked at may miss rare atoms.",
+    )
+
+
+def still_falling(story: Story) -> Notice | None:
+    """The objective had not settled."""
+    if story.running or story.last is None:
+        return None
+    known = np.isfinite(story.progress)
+    if known.sum() < 3:
+        return None
+    samples = np.array([line.n_samples for line in story.history])[known]
+    first, last = np.interp([0.8 * samples[-1], samples[-1]], samples, story.known_progress)
+    fall = (first - last) / max(abs(first), np.finfo(float).tiny)
+    if fall < STILL_FALLING:
+        return None
+    return Notice(
+        f"Not converged: the {story.progress_name} fell by {words.percent(fall)} over the last fifth of the rows.",
+        f"Raise n_epochs{_now(story, 'n_epochs')}.",
+    )
+
+
+def rose(story: Story) -> Notice | None:
+    """The held-out objective ended clearly above its lowest value."""
+    known = story.known_progress
+    if not story.held_out or len(known) < 3 or known[-1] <= known.min() + STILL_FALLING * abs(known.min()):
+        return None
+    rise = (known[-1] - known.min()) / abs(known.min())
+    return Notice(
+        f"The {story.objective_name} ended {words.percent(float(rise))} above its lowest value.",
+        "The model may fit its rows too closely: use fewer atoms, a larger alpha, or more rows.",
+    )
+
+
+def few_visits(story: Story) -> Notice | None:
+    """Masked statistics have not seen enough of each feature."""
+    if story.running or story.feature_visits is None or story.feature_visits >= WANTED_VISITS:
+        return None
+    return Notice(
+        f"Each feature was seen in {words.number(story.feature_visits)} steps on average; masked statistics want some "
+        f"{WANTED_VISITS}.",
+        'Raise n_epochs, lower reduction or batch_size, or use statistics="full" if whole rows are cheap.',
+    )
+
+
+def unseen_features(story: Story) -> Notice | None:
+    """Some features were never seen."""
+    if story.running or story.n_unseen_features == 0:
+        return None
+    return Notice(
+        f"Features that no step has seen: {story.n_unseen_features:,}. They are as the atoms started.",
+        "Raise n_epochs, lower reduction, or drop features that have no value.",
+    )
+
+
+def alike_atoms(story: Story) -> Notice | None:
+    """Some atoms are copies."""
+    if story.components is None or len(story.components) < 2:
+        return None
+    cosines = np.abs(story.similarity.cosines)
+    copies = int((np.triu(cosines, 1).max(axis=0) > ALIKE).sum())
+    if copies == 0:
+        return None
+    return Notice(
+        f"Atoms that are nearly copies of another, with a correlation above {ALIKE}: {copies:,}.",
+        f"Lower n_components{_now(story, 'n_components')}: fewer atoms would do as well.",
+    )
+
+
+def _now(story: Story, name: str) -> str:
+    value = story.parameters.get(name)
+    return "" if value is None else f" (now {words.setting(value)})"
+
+
+CHECKS: tuple[Callable[[Story], Notice | None], ...] = (
+    not_finite,
+    ended_early,
+    all_codes_zero,
+    still_falling,
+    rose,
+    few_visits,
+    unseen_features,
+    unused_atoms,
+    alike_atoms,
+)

@@ -1,0 +1,49 @@
+"""The extension point of the report: a page is a list of panels."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from terafactor.report.markup import fragment
+from terafactor.report.story import Story
+
+
+class Panel(ABC):
+    """One section of the page.
+
+    An implementation gives :attr:`name`, :attr:`title` and :meth:`draw`. An estimator adds panels to its reports by
+    returning them from ``panels()``; one with the :attr:`name` of a panel that the page has already takes its place.
+
+    Examples
+    --------
+    >>> from terafactor.report import Panel, Story, fragment
+    >>> class Sizes(Panel):
+    ...     name, title = "sizes", "Sizes of atoms"
+    ...
+    ...     def draw(self, story):
+    ...         return fragment("<p>{{ n }} atoms</p>", n=len(story.components))
+    """
+
+    name: str
+    """Its anchor in the page, one word."""
+
+    title: str
+    """Its heading."""
+
+    def applies(self, story: Story) -> bool:
+        """Whether there is something to draw."""
+        return True
+
+    @abstractmethod
+    def draw(self, story: Story) -> str:
+        """Return the section for one run, made by :func:`fragment`; plain text is escaped."""
+
+    def compare(self, stories: Sequence[Story]) -> str:
+        """Return the section for several runs: by default, each to unfold."""
+        drawn = [(story.title, self.draw(story)) for story in stories if self.applies(story)]
+        return fragment(
+            "{% for title, content in drawn %}<details{% if loop.first %} open{% endif %}>"
+            "<summary>{{ title }}</summary>{{ content }}</details>{% endfor %}",
+            drawn=drawn,
+        )

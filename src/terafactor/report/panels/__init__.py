@@ -1,0 +1,35 @@
+"""The panels that every report has, in the order of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from terafactor.report.panel import Panel
+from terafactor.report.panels.atoms import AtomsPanel
+from terafactor.report.panels.correlation import CorrelationPanel
+from terafactor.report.panels.notices import NoticesPanel
+from terafactor.report.panels.progress import ProgressPanel
+from terafactor.report.panels.reconstruction import ReconstructionPanel
+from terafactor.report.panels.setting import SettingPanel
+from terafactor.report.panels.summary import SummaryPanel
+from terafactor.report.panels.usage import UsagePanel
+from terafactor.report.story import Story
+
+__all__ = ["panels_of"]
+
+
+def panels_of(stories: Sequence[Story]) -> list[Panel]:
+    """Return the panels of a page: ours, and those of the estimators, in the place of ours where names agree."""
+    ours: list[Panel] = [
+        SummaryPanel(),
+        NoticesPanel(),
+        ProgressPanel(),
+        AtomsPanel(),
+        UsagePanel(),
+        ReconstructionPanel(),
+        CorrelationPanel(),
+    ]
+    named = {panel.name: panel for panel in ours}
+    for story in stories:
+        named |= {panel.name: panel for panel in story.panels}
+    return [*named.values(), SettingPanel()]

@@ -1,0 +1,134 @@
+"""The atoms: pictures where a row is one, else the largest entries of each, or curves."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+import numpy as np
+
+from terafactor import _words as words
+from terafactor._typing import Array, Indices
+from terafactor.report import drawings, pictures
+from terafactor.report.markup import fragment
+from terafactor.report.panel import Panel
+from terafactor.report.story import Story
+
+MAX_ATOMS = 1000
+"""Atoms shown; the most used ones where there are more."""
+
+MAX_NAMED_FEATURES, MAX_NAMED_ATOMS = 50, 60
+"""Size of the map of named features."""
+
+PICTURES = """
+<p class="note">{{ note }} Grey is zero, white the largest absolute value of the atom, black minus it.</p>
+<style>#{{ name }} i { background-image: url({{ image }}) }</style>
+<div class="sprites" id="{{ name }}" style="--across:{{ across }};--ratio:{{ ratio }};--side:{{ side }}px">
+{% for label in labels %}
+<i title="{{ label }}" style="--x:{{ loop.index0 % across }};--y:{{ loop.index0 // across }}"></i>
+{% endfor %}
+</div>
+"""
+
+CURVES = """
+<p class="note">{{ note }} Each curve shows the entries of an atom in the order of the features, on its own scale.</p>
+<div class="curves">
+{% for label, drawing in atoms %}<figure title="{{ label }}">{{ drawing }}<figcaption>{{ label }}</figcaption></figure>
+{% endfor %}
+</div>
+"""
+
+MAP = """
+<p class="note">{{ note }} Rows are the features with the largest entries, columns are atoms:
+<span class="key orange"></span>positive, <span class="key blue"></span>negative, relative to the largest entry of the
+atom.</p>
+<div class="map" style="--lines:{{ names | length }}">
+<div class="names">{% for name in names %}<span title="{{ name }}">{{ name }}</span>{% endfor %}</div>
+<img src="{{ image }}" alt="map of the largest entries of the atoms">
+</div>
+"""
+
+
+class AtomsPanel(Panel):
+    """What was learned."""
+
+    name, title = "atoms", "Atoms"
+
+    def applies(self, story: Story) -> bool:
+        return story.components is not None and story.components.size > 0
+
+    def draw(self, story: Story) -> str:
+        if story.picture_shape is not None:
+            return draw_pictures(story)
+        return draw_curves(story) if story.feature_names is None else draw_map(story)
+
+
+def draw_pictures(story: Story, max_atoms: int = MAX_ATOMS) -> str:
+    """Return all atoms as pictures of one sprite."""
+    shown = story.atom_order[:max_atoms]
+    height, width, channels = story.picture_shape or (1, 1, 1)
+    atoms = _rows(story, shown).reshape(len(shown), height, width, channels)
+    atoms = pictures.shrink(atoms, pictures.MAX_PIXELS // len(shown))
+    across = math.ceil(math.sqrt(len(shown)))
+    image = pictures.picture(pictures.sprite(pictures.grey(atoms), across))
+    return fragment(
+        PICTURES,
+        note=_note(story, shown),
+        image=image,
+        name=f"sprite-{hashlib.sha256(image.encode()).hexdigest()[:12]}",
+        across=across,
+        ratio=round(width / height, 4),
+        side=72 if len(shown) <= 200 else 48 if len(shown) <= 500 else 36,
+        labels=[_label(story, atom) for atom in shown],
+    )
+
+
+def draw_curves(story: Story, max_atoms: int = MAX_ATOMS) -> str:
+    """Return each atom as a curve over the features."""
+    shown = story.atom_order[:max_atoms]
+    drawn = [(_label(story, atom), drawings.curve(row)) for atom, row in zip(shown, _rows(story, shown), strict=True)]
+    return fragment(CURVES, note=_note(story, shown), atoms=drawn)
+
+
+def draw_map(story: Story) -> str:
+    """Return the entries of the features that matter most, each under its name."""
+    shown = story.atom_order[:MAX_NAMED_ATOMS]
+    atoms = _rows(story, shown)
+    relative = atoms / np.maximum(np.abs(atoms).max(axis=1, keepdims=True), np.finfo(atoms.dtype).tiny)
+    features = largest_entries(relative, MAX_NAMED_FEATURES)
+    names = story.feature_names or ()
+    return fragment(
+        MAP,
+        note=_note(story, shown),
+        names=[names[feature] for feature in features],
+        image=pictures.picture(pictures.signed(relative[:, features].T, 1.0)),
+    )
+
+
+def largest_entries(atoms: Array, n_features: int) -> Indices:
+    """Return the features that hold the largest entries of the atoms (k, p), atom by atom and each once.
+
+    All atoms have their largest entry before any has its second, and so on.
+    """
+    depth = min(atoms.shape[1], n_features)
+    ranked = np.argsort(-np.abs(atoms), axis=1, kind="stable")[:, :depth]
+    _, first = np.unique(ranked.T, return_index=True)
+    chosen = ranked.T.ravel()[np.sort(first)[:n_features]]
+    owner = np.abs(atoms[:, chosen]).argmax(axis=0)
+    return np.asarray(chosen[np.argsort(owner, kind="stable")])
+
+
+def _rows(story: Story, shown: Indices) -> Array:
+    return np.zeros((0, 0)) if story.components is None else np.asarray(story.components[shown])
+
+
+def _note(story: Story, shown: Indices) -> str:
+    total = 0 if story.components is None else len(story.components)
+    what = f"{total:,} atoms" if len(shown) == total else f"{len(shown):,} of {total:,} atoms"
+    return f"{what}, the most used first." if story.sample is not None else f"{what}."
+
+
+def _label(story: Story, atom: int) -> str:
+    if story.sample is None:
+        return f"atom {atom}"
+    return f"atom {atom}, used by {words.percent(float(story.sample.usage[atom]))} of rows"

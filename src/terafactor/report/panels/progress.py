@@ -1,0 +1,77 @@
+"""Objective against time, samples and bytes read; sparsity and memory along the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from terafactor._typing import Array
+from terafactor._words import number
+from terafactor.report.charts import Axis, Curve, line_chart
+from terafactor.report.markup import fragment
+from terafactor.report.panel import Panel
+from terafactor.report.story import Story
+
+X_AXES = (Axis("time", "duration"), Axis("rows seen", "count"), Axis("bytes read", "data_size"))
+
+NO_CURVE = """
+<p class="note">The {{ name }} is known at the end only, so there is no curve.
+<code>fit(X, validation=rows)</code> records the objective on held-out rows along the way.</p>
+"""
+
+CHARTS = """
+{{ main }}<div class="pair">{% for chart in more %}{{ chart }}{% endfor %}</div>
+"""
+
+MORE = {
+    "surrogate": ("Surrogate: what the steps minimise, on the rows so far", Axis("surrogate")),
+    "sparsity": ("Sparsity of atoms: l1 norm / l2 norm, smaller is sparser", Axis("l1 / l2")),
+    "memory": ("Memory: largest so far", Axis("memory", "data_size")),
+}
+"""Other figures of the history: what to say about each, and how to write it."""
+
+
+class ProgressPanel(Panel):
+    """How the run went; several runs share the axes."""
+
+    name, title = "progress", "Progress"
+
+    def applies(self, story: Story) -> bool:
+        return len(story.known_progress) > 0
+
+    def draw(self, story: Story) -> str:
+        return self.compare([story])
+
+    def compare(self, stories: Sequence[Story]) -> str:
+        figure = stories[0].progress_name
+        if all(len(story.known_progress) < 2 for story in stories):
+            return fragment(NO_CURVE, name=figure)
+        curves = [Curve(story.title, _positions(story), story.progress) for story in stories]
+        more = {name: shown for name, shown in MORE.items() if name != figure}
+        return fragment(
+            CHARTS,
+            main=line_chart(_caption(stories), X_AXES, Axis(figure), curves),
+            more=[_small_chart(name, caption, axis, stories) for name, (caption, axis) in more.items()],
+        )
+
+
+def _small_chart(name: str, caption: str, axis: Axis, stories: Sequence[Story]) -> str:
+    """Return a chart of one figure of the histories, against time only."""
+    curves = [Curve(story.title, _positions(story)[:1], _column(story, name)) for story in stories]
+    return line_chart(caption, X_AXES[:1], axis, curves, small=True)
+
+
+def _positions(story: Story) -> list[Array]:
+    return [_column(story, name) for name in ("seconds", "n_samples", "bytes_read")]
+
+
+def _column(story: Story, name: str) -> Array:
+    return np.array([getattr(line, name) for line in story.history], dtype=np.float64)
+
+
+def _caption(stories: Sequence[Story]) -> str:
+    name, known = stories[0].progress_name.capitalize(), stories[0].known_progress
+    if len(stories) > 1:
+        return f"{name} of {len(stories)} runs; lower is better"
+    return f"{name}: from {number(known[0])} to {number(known[-1])}, lowest {number(known.min())}"

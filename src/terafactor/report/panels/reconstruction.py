@@ -1,0 +1,98 @@
+"""How well single rows are reconstructed: best, median and worst, side by side."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from terafactor._typing import Array
+from terafactor.report import drawings, pictures
+from terafactor.report.charts import Axis, histogram
+from terafactor.report.markup import fragment
+from terafactor.report.panel import Panel
+from terafactor.report.story import Example, RowSample, Story
+
+MAX_SIDE_PIXELS = 40_000
+"""Pixels of one picture of a row."""
+
+SECTION = """
+<p class="note">{{ note }}</p>
+<div class="examples {{ 'pictures' if has_pictures else 'lines' }}">
+{% for example, content in examples %}
+  <figure>
+  <figcaption><b>{{ example.label }}</b>, row {{ example.row | count }}:
+  {{ example.explained | percent }} explained</figcaption>
+  {{ content }}
+  </figure>
+{% endfor %}
+</div>
+{{ distribution }}
+"""
+
+TRIPLE = """
+<div class="triple">
+{% for name, image in images %}<div><img src="{{ image }}" alt="{{ name }}"><span>{{ name }}</span></div>{% endfor %}
+</div>
+"""
+
+OVERLAY = """
+{{ drawing }}<p class="legend"><span class="key line0"></span>row <span class="key line1"></span>reconstruction</p>
+"""
+
+
+class ReconstructionPanel(Panel):
+    """Rows beside what their codes stand for."""
+
+    name, title = "reconstruction", "Reconstruction of rows"
+
+    def applies(self, story: Story) -> bool:
+        return story.sample is not None and bool(np.isfinite(story.sample.explained).any())
+
+    def draw(self, story: Story) -> str:
+        sample, shape = story.sample or RowSample(np.zeros((0, 0)), np.zeros(0)), story.picture_shape
+        draw = _overlay if shape is None else partial(_triple, shape=shape)
+        return fragment(
+            SECTION,
+            note=_note(sample),
+            examples=[(example, draw(example)) for example in sample.examples],
+            has_pictures=shape is not None,
+            distribution=_distribution(sample),
+        )
+
+
+def _note(sample: RowSample) -> str:
+    return fragment(
+        "Share of the squared norm of a row that its reconstruction explains: {{ median | percent }} in the median of "
+        "{{ n | count }} rows, {{ worst | percent }} at worst.",
+        median=float(np.nanmedian(sample.explained)),
+        worst=float(np.nanmin(sample.explained)),
+        n=len(sample.explained),
+    )
+
+
+def _distribution(sample: RowSample) -> str:
+    shares, axis = np.clip(sample.explained, 0, 1), Axis("explained share of a row", "percent")
+    return histogram("Rows by explained share", axis, shares, bins=np.linspace(0, 1, 41))
+
+
+def _triple(example: Example, shape: tuple[int, int, int]) -> str:
+    """Return row, reconstruction and difference as pictures on one scale of grey."""
+    scale = float(np.nanmax(np.abs(example.values), initial=0.0))
+    rows = {
+        "row": example.values,
+        "reconstruction": example.reconstruction,
+        "difference": example.values - example.reconstruction,
+    }
+    images = [(name, _picture(row.reshape(1, *shape), scale)) for name, row in rows.items()]
+    return fragment(TRIPLE, images=images)
+
+
+def _picture(row: Array, scale: float) -> str:
+    return pictures.picture(pictures.sprite(pictures.grey(pictures.shrink(row, MAX_SIDE_PIXELS), scale), 1))
+
+
+def _overlay(example: Example) -> str:
+    label = f"{example.label} row and its reconstruction"
+    drawing = drawings.curve(example.values, example.reconstruction, width=640, height=160, label=label)
+    return fragment(OVERLAY, drawing=drawing)

@@ -1,0 +1,71 @@
+"""Which atoms serve, and how sparse codes and atoms are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from terafactor.report.charts import Axis, bar_chart, histogram
+from terafactor.report.markup import fragment
+from terafactor.report.panel import Panel
+from terafactor.report.story import RowSample, Story
+
+SECTION = """
+<p class="note">{{ sentence }}</p>
+<div class="pair">{% for chart in charts %}{{ chart }}{% endfor %}</div>
+"""
+
+
+class UsagePanel(Panel):
+    """Use of atoms by some rows."""
+
+    name, title = "usage", "Use of atoms"
+
+    def applies(self, story: Story) -> bool:
+        return story.sample is not None or _atom_zeros(story) > 0
+
+    def draw(self, story: Story) -> str:
+        return fragment(
+            SECTION, sentence=_sentence(story), charts=[] if story.sample is None else _charts(story.sample)
+        )
+
+
+def _charts(sample: RowSample) -> list[str]:
+    order = np.argsort(-sample.usage, kind="stable")
+    names = [f"atom {atom}" for atom in order]
+    rank = Axis("atoms, most used first", "count")
+    size = bar_chart("Mean size of codes where not zero", rank, Axis("mean |code|"), sample.magnitude[order], names)
+    if (sample.codes != 0).all():
+        return [size]
+    n_used = (sample.codes != 0).sum(axis=1)
+    bins = np.arange(0, n_used.max() + 2) - 0.5 if n_used.max() < 60 else np.linspace(0, n_used.max(), 41)
+    return [
+        bar_chart("Share of rows that use each atom", rank, Axis("rows", "percent"), sample.usage[order], names),
+        size,
+        histogram("Atoms per row", Axis("atoms used by a row", "count"), n_used.astype(np.float64), bins=bins),
+    ]
+
+
+def _sentence(story: Story) -> str:
+    parts = []
+    if story.sample is not None:
+        codes = story.sample.codes
+        parts.append(
+            fragment(
+                "On {{ n | count }} rows, {{ zeros | percent }} of the codes are zero: a row uses "
+                "{{ '%.1f' | format(used) }} of {{ total | count }} atoms on average.",
+                n=len(codes),
+                zeros=float((codes == 0).mean()),
+                used=float((codes != 0).sum(axis=1).mean()),
+                total=codes.shape[1],
+            )
+        )
+    if _atom_zeros(story) > 0:
+        parts.append(fragment("{{ share | percent }} of the entries of the atoms are zero.", share=_atom_zeros(story)))
+    return fragment("{% for part in parts %}{{ part }} {% endfor %}", parts=parts)
+
+
+def _atom_zeros(story: Story) -> float:
+    """Return the share of zeros among the entries of the atoms."""
+    if story.components is None or story.components.size == 0:
+        return 0.0
+    return 1 - np.count_nonzero(story.components) / story.components.size

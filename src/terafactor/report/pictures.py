@@ -1,0 +1,81 @@
+"""Arrays as PNG pictures inside the page."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from terafactor._typing import Array
+from terafactor.data.formats import require
+
+Pixels = npt.NDArray[np.uint8]
+
+BLUE, ORANGE = (0, 114, 178), (213, 94, 0)
+"""Colours of negative and positive numbers, of Okabe and Ito: told apart by colour-blind readers too."""
+
+MAX_PIXELS = 1_200_000
+"""Pixels of one sprite; larger atoms are shown smaller."""
+
+
+def picture(pixels: Pixels) -> str:
+    """Return pixels (height, width) or (height, width, 3 or 4) as a PNG that a page can hold."""
+    image: Any = require("PIL.Image", extra="report", purpose="pictures in the report")
+    buffer = io.BytesIO()
+    image.fromarray(np.ascontiguousarray(pixels)).save(buffer, format="png", optimize=False, compress_level=6)
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+
+
+def grey(values: Array, scale: Array | float | None = None) -> Pixels:
+    """Return pictures (..., height, width, channels) as bytes: zero is mid-grey, ``scale`` is white, minus it is black.
+
+    By default the scale of each picture is its largest absolute value. Missing values are mid-grey.
+    """
+    values = np.nan_to_num(values, nan=0.0)
+    if scale is None:
+        scale = np.abs(values).max(axis=(-3, -2, -1), keepdims=True)
+    scale = np.where(np.asarray(scale) > 0, scale, 1)
+    return np.asarray(np.clip(127.5 + 127.5 * values / scale, 0, 255).astype(np.uint8))
+
+
+def signed(values: Array, scale: float) -> Pixels:
+    """Return values (height, width) as colours: orange above zero, blue below, more opaque the larger they are.
+
+    What is zero is transparent, so that the picture fits a light page and a dark one.
+    """
+    strength = np.clip(np.abs(values) / (scale or 1), 0, 1)
+    pixels = np.empty((*values.shape, 4), np.uint8)
+    pixels[..., :3] = np.where(values[..., np.newaxis] > 0, ORANGE, BLUE)
+    pixels[..., 3] = np.round(strength * 15) * 17  # sixteen levels are enough for the eye and compress well
+    pixels[pixels[..., 3] == 0] = 0
+    return pixels
+
+
+def sprite(pictures: Pixels, across: int) -> Pixels:
+    """Return pictures (n, height, width, channels) as one, ``across`` in a line, without gaps."""
+    n_pictures, height, width, channels = pictures.shape
+    down = math.ceil(n_pictures / across)
+    cells = np.zeros((down * across, height, width, channels), np.uint8)
+    cells[:n_pictures] = pictures
+    lines = cells.reshape(down, across, height, width, channels).swapaxes(1, 2)
+    joined = lines.reshape(down * height, across * width, channels)
+    return joined[..., 0] if channels == 1 else joined
+
+
+def shrink(pictures: Array, max_pixels: int) -> Array:
+    """Return pictures (n, height, width, channels) with at most this many pixels each, by means over squares."""
+    n_lines, n_columns = pictures.shape[1:3]
+    factor = math.ceil(math.sqrt(n_lines * n_columns / max_pixels))
+    if factor <= 1:
+        return pictures
+    across = min(factor, n_columns)
+    down = max(min(factor, n_lines), math.ceil(n_lines * (n_columns // across) / max_pixels))  # where it is long
+    down = min(down, n_lines)
+    across = min(max(across, math.ceil(n_lines // down * n_columns / max_pixels)), n_columns)
+    height, width = n_lines // down, n_columns // across
+    cut = pictures[:, : height * down, : width * across]
+    return np.asarray(cut.reshape(-1, height, down, width, across, cut.shape[3]).mean(axis=(2, 4)))

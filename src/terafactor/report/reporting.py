@@ -1,0 +1,157 @@
+"""What makes an estimator report on itself."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping, Sequence
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from terafactor._typing import Array
+from terafactor.data import MatrixSource
+from terafactor.errors import MissingDependencyError
+from terafactor.report.compact import compact
+from terafactor.report.page import write_report
+from terafactor.report.panel import Panel
+from terafactor.report.sample import sample_rows
+from terafactor.report.software import software
+from terafactor.report.story import RowSample, Story
+from terafactor.solver import Evaluation
+
+
+class Reporting:
+    """Mixin of estimators with ``components_`` and ``history_``: adds ``report``, and a compact one in notebooks.
+
+    A subclass says in :meth:`panels` what its reports show besides, and in :meth:`_rows_to_show` how rows are read.
+    """
+
+    components_: Array
+
+    def report(
+        self,
+        path: str | Path,
+        X: Any = None,
+        *,
+        title: str | None = None,
+        geometry: tuple[int, ...] | None = None,
+    ) -> Path:
+        """Write a page about the model, which opens in any browser, offline; return its path.
+
+        Parameters
+        ----------
+        path : path
+            The HTML file; replaced if it exists.
+        X : what fit takes, optional
+            Rows to show: which atoms they use, and how well they are reconstructed. A few hundred of them are read.
+        title : str, optional
+            By default the name of the estimator.
+        geometry : tuple of int, optional
+            Shape of a row as a picture: (height, width), or (height, width, 3) for colours. By default what the
+            source tells.
+        """
+        story = self._story(X, title=title)
+        return write_report(path, story if geometry is None else story.shaped(geometry))
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        """Return what a notebook shows: the diagram of scikit-learn and, of a fitted model, a compact report."""
+        shown: dict[str, str] = super()._repr_mimebundle_(**options)  # type: ignore[misc]
+        if "text/html" in shown and hasattr(self, "components_"):
+            with contextlib.suppress(MissingDependencyError):  # the diagram needs none
+                shown["text/html"] += compact(self._story())
+        return shown
+
+    def panels(self) -> Sequence[Panel]:
+        """Return what reports of this estimator show besides the panels that every report has."""
+        return ()
+
+    def present(
+        self,
+        directory: Path,
+        config: Mapping[str, Any],
+        data: Any,
+        history: Sequence[Evaluation],
+        atoms: Array | None = None,
+    ) -> None:
+        """Write ``report.html`` of a run: as it stands, at these ``atoms`` (k, p), or without them at its end."""
+        model, state = self, {}
+        if atoms is not None:
+            model, state = copy(self), {"stopped_by": None}
+            model.components_ = atoms
+        story = model._story(data, title=directory.name, history=history, **run_details(config), **state)
+        write_report(directory / "report.html", story)
+
+    def _rows_to_show(self, X: Any) -> MatrixSource:
+        """Return the rows of X as a source."""
+        raise NotImplementedError
+
+    def _story(self, X: Any = None, *, title: str | None = None, **details: Any) -> Story:
+        """Return what a report on this model is made from; ``details`` replace what is found here."""
+        check_is_fitted(self, "components_")
+        source = None if X is None else self._rows_to_show(X)
+        found: dict[str, Any] = {
+            "title": title or type(self).__name__,
+            "kind": type(self).__name__,
+            "parameters": _parameters(self),
+            "data": {"features": self.components_.shape[1]} if source is None else describe(source),
+            "software": software(),
+            "history": getattr(self, "history_", ()),
+            "stopped_by": getattr(self, "stopped_by_", None) or "n_epochs",
+            "components": self.components_,
+            "geometry": getattr(self, "geometry_", None),
+            "feature_names": _feature_names(self),
+            "sample": None if source is None else self._sample(source),
+            **_visits(self),
+            "panels": self.panels(),
+        }
+        return Story(**(found | details))
+
+    def _sample(self, source: MatrixSource) -> RowSample:
+        return sample_rows(source, self.transform, self.inverse_transform)  # type: ignore[attr-defined]
+
+
+def run_details(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the configuration of a run tells its report."""
+    facts = dict(config.get("data", {}))
+    left_out = {name: facts.pop(name, None) for name in ("fingerprint", "row_bytes", "shape")}
+    if left_out["shape"]:
+        facts |= {"rows": f"{left_out['shape'][0]:,}", "features": f"{left_out['shape'][1]:,}"}
+    held_out = config.get("holdout", {})
+    if isinstance(held_out, Mapping) and held_out.get("rows"):
+        facts["rows held out"] = f"{held_out['rows']:,}"
+    return {"data": facts | ({"seed": config["seed"]} if "seed" in config else {})}
+
+
+def describe(source: MatrixSource) -> dict[str, Any]:
+    """Return what a reader wants to know about the data."""
+    n_rows, n_features = source.shape
+    facts: dict[str, Any] = {"rows": f"{n_rows:,}", "features": f"{n_features:,}", "dtype": str(source.dtype)}
+    if len(source.records) > 1:
+        facts["records"] = f"{len(source.records):,}"
+    if source.geometry is not None:
+        facts["geometry"] = " x ".join(map(str, source.geometry))
+    return facts | {"in memory": "yes" if source.in_memory else "no"}
+
+
+def _parameters(estimator: Any) -> dict[str, Any]:
+    parameters = estimator.get_params(deep=False)
+    learned = getattr(estimator, "statistics_", None)
+    return parameters | ({"statistics": learned} if learned else {})
+
+
+def _feature_names(estimator: Any) -> list[str] | None:
+    names = getattr(estimator, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
+
+
+def _visits(estimator: Any) -> dict[str, Any]:
+    """Return how often features were seen, where steps see some of them only."""
+    counts = getattr(estimator, "feature_counts_", None)
+    if counts is None:
+        return {}
+    masked = getattr(estimator, "statistics_", None) == "masked" and estimator.reduction > 1
+    visits = float(counts.mean()) / max(1, estimator.batch_size) if masked else math.nan
+    return {"feature_visits": visits if masked else None, "n_unseen_features": int((counts == 0).sum())}

@@ -1,0 +1,66 @@
+"""Some rows of the data as the model sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from terafactor._typing import Array, Indices
+from terafactor.data import ArraySource, MatrixSource
+from terafactor.report.story import Example, RowSample
+
+MAX_ROWS = 256
+"""Rows looked at: enough to tell which atoms serve."""
+
+MAX_VALUES = 2**23
+"""Values read for that: fewer rows where they are long."""
+
+
+def sample_rows(
+    source: MatrixSource, encode: Callable[[MatrixSource], Array], decode: Callable[[Array], Array]
+) -> RowSample:
+    """Return rows spread evenly over a source, with their codes and a few reconstructions.
+
+    Parameters
+    ----------
+    source : MatrixSource
+    encode : callable
+        Returns the codes (m, k) of the rows of a source.
+    decode : callable
+        Returns the rows (m, p) that codes stand for.
+    """
+    rows = spread(source.shape)
+    values = source.read(rows)
+    codes = encode(ArraySource(values, allow_nan=True))
+    reconstructions = decode(codes)
+    explained = explained_share(values, reconstructions)
+    return RowSample(codes, explained, examples(rows, values, reconstructions, explained))
+
+
+def spread(shape: tuple[int, int]) -> Indices:
+    """Return rows to look at, from the first to the last at equal distances."""
+    n_rows = min(shape[0], MAX_ROWS, max(1, MAX_VALUES // shape[1]))
+    return np.unique(np.linspace(0, shape[0] - 1, n_rows).astype(np.int64))
+
+
+def explained_share(values: Array, reconstructions: Array) -> Array:
+    """Return 1 - |x - y|^2 / |x|^2 over the known values of each row (m,); NaN for a row without any, or of zeros."""
+    known = np.isfinite(values)
+    total = np.sum(values**2, axis=1, where=known, dtype=np.float64)
+    rest = np.sum((values - reconstructions) ** 2, axis=1, where=known, dtype=np.float64)
+    return np.asarray(1 - np.divide(rest, total, out=np.full(len(values), np.nan), where=total > 0))
+
+
+def examples(rows: Indices, values: Array, reconstructions: Array, explained: Array) -> list[Example]:
+    """Return the best, the median and the worst reconstructed row, fewer where there are fewer."""
+    ranked = np.argsort(-explained, kind="stable")[: int(np.isfinite(explained).sum())]
+    if len(ranked) == 0:
+        return []
+    places = {"best": 0, "median": len(ranked) // 2, "worst": len(ranked) - 1}
+    chosen = {place: label for label, place in reversed(places.items())}
+    return [
+        Example(label, int(rows[i]), values[i], reconstructions[i], float(explained[i]))
+        for place, label in sorted(chosen.items())
+        for i in [ranked[place]]
+    ]

@@ -1,0 +1,35 @@
+"""With what a run was made: versions and machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+PACKAGES = ("terafactor", "numpy", "scipy", "numba", "scikit-learn")
+
+
+def software() -> dict[str, str]:
+    """Return versions of packages, processor and system; no name of a host or user."""
+    return {
+        **{name: found for name in PACKAGES if (found := _version(name))},
+        "Python": platform.python_version(),
+        "processor": _processor(),
+        "cores": str(os.cpu_count()),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()

@@ -1,0 +1,73 @@
+"""How much memory there is for this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+
+
+def available_memory() -> int | None:
+    """Return the bytes that this process may still take, None where nothing tells.
+
+    The least of what the machine has left, what the limit of address space leaves (``ulimit -v``), and what the
+    control groups of the process leave (containers, batch systems).
+    """
+    bounds = [_machine(), _address_space(), *_control_groups()]
+    return min((max(bound, 0) for bound in bounds if bound is not None), default=None)
+
+
+def _machine() -> int | None:
+    found = _fields(PROC / "meminfo").get("MemAvailable")
+    if found is not None:
+        return found * 1024
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _address_space() -> int | None:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    used = _fields(PROC / "self" / "status").get("VmSize", 0) * 1024
+    return None if limit == resource.RLIM_INFINITY else limit - used
+
+
+def _control_groups() -> Iterator[int | None]:
+    """Yield what each group leaves, from that of the process up to the root, in version 2 and in version 1."""
+    for line in _lines(PROC / "self" / "cgroup"):
+        _, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        root, limit, used = (
+            (GROUPS / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes")
+            if controllers
+            else (GROUPS, "memory.max", "memory.current")
+        )
+        inside = Path(path.strip("/"))
+        for group in (inside, *inside.parents):
+            yield _difference(root / group / limit, root / group / used)
+
+
+def _difference(limit: Path, used: Path) -> int | None:
+    values = [line for path in (limit, used) for line in _lines(path)]
+    return int(values[0]) - int(values[1]) if len(values) == 2 and all(map(str.isdigit, values)) else None
+
+
+def _fields(path: Path) -> dict[str, int]:
+    """Return the numbers of lines such as ``VmSize:  1234 kB``."""
+    pairs = (line.split(":", 1) for line in _lines(path) if ":" in line)
+    return {name: int(rest.split()[0]) for name, rest in pairs if rest.split() and rest.split()[0].isdigit()}
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []

@@ -1,0 +1,195 @@
+"""What a fit will take, before it begins: memory, bytes read and time."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from terafactor.data import BatchStream, MatrixSource
+from terafactor.data.read_ahead import DEPTH, N_READERS
+from terafactor.errors import ParameterError
+from terafactor.problem import Problem
+from terafactor.solver.callbacks import Snapshot
+from terafactor.solver.fit import fit, make_stream
+from terafactor.solver.memory import available_memory
+from terafactor.solver.options import SolverOptions
+
+RESERVE = 100_000_000
+"""Bytes for libraries and small arrays."""
+
+SAMPLES = 64
+"""Batches whose bytes are counted."""
+
+SKIPPED_STEPS = DEPTH + 2
+"""Steps that the probe does not time: compilation, and rows that were read ahead meanwhile."""
+
+TIMED_STEPS, TIMED_SECONDS, MOST_SECONDS = 30, 2.0, 15.0
+"""The probe ends after so many timed steps or seconds, or so many seconds in all."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of the parts of a fit, beside the data if they are in memory."""
+
+    model: int
+    """The atoms, k x p."""
+
+    statistics: int
+    """Data times codes, k x p, codes times codes, and the counts of features."""
+
+    start: int
+    """The rows from which the atoms start, let go of when learning begins; none with ``init``."""
+
+    work: int
+    """Rows read ahead, and copies of the part of the model that a step works on."""
+
+    @property
+    def peak(self) -> int:
+        """All that is there at the same time."""
+        return self.model + self.statistics + max(self.start, self.work)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a fit will take."""
+
+    n_samples: int
+    n_features: int
+    dtype: str
+    n_components: int
+    reduction: float
+    batch_size: int
+    statistics: str
+    n_epochs: float
+
+    n_observed: int
+    """Features that a step sees."""
+
+    memory: Memory
+
+    available_bytes: int | None
+    """Memory that this process may still take; None where the system does not tell."""
+
+    bytes_per_epoch: int
+    """What an epoch reads from where the matrix is stored."""
+
+    full_bytes_per_epoch: int
+    """What it would read of whole rows."""
+
+    steps_per_epoch: int
+
+    seconds_per_step: float
+    """Reading and learning, measured on a few steps."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all the numbers, computed ones included, as plain values."""
+        names = ("seconds_per_epoch", "seconds")
+        computed = {name: getattr(self, name) for name in names}
+        return asdict(self) | computed | {"memory": asdict(self.memory) | {"peak": self.memory.peak}}
+
+    @property
+    def seconds_per_epoch(self) -> float:
+        return self.steps_per_epoch * self.seconds_per_step
+
+    @property
+    def seconds(self) -> float:
+        """Time of the whole fit."""
+        return self.n_epochs * self.seconds_per_epoch
+
+
+def make_plan(source: MatrixSource, problem: Problem, options: SolverOptions, *, from_rows: bool = True) -> Plan:
+    """Return what ``fit`` would take; refuse, before anything large is made, what does not fit in memory.
+
+    from_rows: whether atoms start from rows of the source, rather than from given ones.
+    """
+    stream = make_stream(source, options)
+
+    def memory_of(n_components: int) -> Memory:
+        return _memory(source, stream.rows_at_once, replace(options, n_components=n_components), from_rows)
+
+    plan = Plan(
+        n_samples=source.shape[0],
+        n_features=source.shape[1],
+        dtype=source.dtype.name,
+        n_components=options.n_components,
+        reduction=options.reduction,
+        batch_size=options.batch_size,
+        statistics=options.statistics,
+        n_epochs=options.n_epochs,
+        n_observed=math.ceil(source.shape[1] / math.ceil(options.reduction)),
+        memory=memory_of(options.n_components),
+        available_bytes=available_memory(),
+        bytes_per_epoch=_bytes_per_epoch(stream),
+        full_bytes_per_epoch=_bytes_per_epoch(make_stream(source, replace(options, reduction=1))),
+        steps_per_epoch=stream.batches_per_epoch,
+        seconds_per_step=0.0,
+    )
+    _refuse_too_large(plan, memory_of)
+    return replace(plan, seconds_per_step=_probe(source, problem, options))
+
+
+def _memory(source: MatrixSource, rows_at_once: int, options: SolverOptions, from_rows: bool) -> Memory:
+    size, n_components, n_features = source.dtype.itemsize, options.n_components, source.shape[1]
+    matrix = n_components * n_features * size
+    share = 1 / math.ceil(options.reduction)
+    n_read = n_features * (1 if options.statistics == "full" else share)
+    n_waiting = 2 if source.in_memory else DEPTH + 2 + N_READERS
+    of_model = 3 * share + (options.statistics == "full") + options.exact
+    return Memory(
+        model=matrix,
+        statistics=matrix + 8 * (n_features + n_components**2),
+        start=matrix if from_rows else 0,
+        work=round(of_model * matrix + n_waiting * rows_at_once * n_read * size),
+    )
+
+
+def _bytes_per_epoch(stream: BatchStream) -> int:
+    """Return what the batches of an epoch read, from some of them."""
+    numbers = np.unique(np.linspace(0, stream.batches_per_epoch - 1, SAMPLES).astype(int))
+    sampled = [stream.n_bytes(int(number)) for number in numbers]
+    return round(sum(sampled) / len(numbers) * stream.batches_per_epoch)
+
+
+def _refuse_too_large(plan: Plan, memory_of: Callable[[int], Memory]) -> None:
+    """Refuse what does not fit, and say what would. memory_of: the memory for a number of atoms."""
+    memory, available = plan.memory, plan.available_bytes
+    if available is None or memory.peak + RESERVE <= available:
+        return
+    most = bisect_right(range(1, plan.n_components), available - RESERVE, key=lambda k: memory_of(k).peak)
+    ways = [f"at most {most} components fit"] if most else ["not even one component fits"]
+    if memory.work > memory.start:
+        ways.append("a higher reduction or a smaller batch_size takes less")
+    if plan.dtype == "float64":
+        ways.append("float32 takes half (terafactor pack --dtype float32)")
+    parts = f"atoms {_gb(memory.model)}, statistics {_gb(memory.statistics)}, start {_gb(memory.start)}"
+    raise ParameterError(
+        f"learning {plan.n_components} atoms of {plan.n_features:,} features needs {_gb(memory.peak + RESERVE)} of "
+        f"memory ({parts}, rows and work {_gb(memory.work)}), and {_gb(available)} are available: {'; '.join(ways)}"
+    )
+
+
+def _gb(n_bytes: float) -> str:
+    return f"{n_bytes / 1e9:.2f} GB"
+
+
+def _probe(source: MatrixSource, problem: Problem, options: SolverOptions) -> float:
+    """Return the seconds that a step takes, from a few of them."""
+    finished: list[float] = []
+
+    def enough(snapshot: Snapshot) -> bool:
+        if snapshot.stopped_by is None:
+            finished.append(snapshot.seconds)
+        timed = finished[SKIPPED_STEPS:]
+        long_enough = len(timed) > 1 and (len(timed) > TIMED_STEPS or timed[-1] - timed[0] > TIMED_SECONDS)
+        return long_enough or (len(finished) > 2 and finished[-1] - finished[0] > MOST_SECONDS)
+
+    endless = replace(options, n_epochs=SKIPPED_STEPS + TIMED_STEPS + 2, tol=0.0, max_time=None)
+    fit(source, problem, endless, callbacks=[enough])
+    timed = finished[SKIPPED_STEPS:] if len(finished) > SKIPPED_STEPS + 1 else finished
+    return median(np.diff(timed).tolist()) if len(timed) > 1 else finished[-1]

@@ -1,0 +1,96 @@
+"""What every panel of the report must do."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+from terafactor.report import Panel, Story
+from terafactor.report.markup import fragment
+
+HOSTILE = "</script></style>\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7 * 7 }}"
+"""A text that would run if it entered a page as it is."""
+
+
+class PanelContract:
+    """Tests of one panel. A subclass gives the panel and a story that it applies to."""
+
+    def make(self) -> tuple[Panel, Story]:
+        """Return the panel and a story."""
+        raise NotImplementedError
+
+    def test_has_an_anchor_and_a_heading(self) -> None:
+        panel, _ = self.make()
+        assert re.fullmatch(r"[a-z][a-z-]*", panel.name)
+        assert panel.title.strip()
+
+    def test_draws_a_fragment(self) -> None:
+        panel, story = self.make()
+        drawn = panel.draw(story)
+        assert panel.applies(story)
+        assert drawn == fragment("{{ drawn }}", drawn=drawn), "plain text is escaped: make it with fragment"
+        assert dangers(drawn) == []
+
+    def test_draws_the_same_again(self) -> None:
+        panel, story = self.make()
+        assert panel.draw(story) == panel.draw(story)
+
+    def test_does_not_fail_on_an_empty_story(self) -> None:
+        panel, _ = self.make()
+        empty = Story(title="nothing yet", kind="Nothing")
+        if panel.applies(empty):
+            assert dangers(panel.draw(empty)) == []
+
+    def test_compares_runs(self) -> None:
+        panel, story = self.make()
+        drawn = panel.compare([story, replace(story, title="another run")])
+        assert dangers(drawn) == []
+        assert "another run" in drawn
+
+    def test_escapes_what_it_is_given(self) -> None:
+        panel, story = self.make()
+        story = hostile(story)
+        assert dangers(panel.draw(story)) == []
+        assert dangers(panel.compare([story, story])) == []
+
+
+def hostile(story: Story) -> Story:
+    """Return a story whose texts all try to break out of the page."""
+    n_features = 0 if story.components is None else story.components.shape[1]
+    return replace(
+        story,
+        title=HOSTILE,
+        kind=HOSTILE,
+        parameters={HOSTILE: HOSTILE, "alpha": HOSTILE},
+        data={HOSTILE: HOSTILE},
+        software={HOSTILE: HOSTILE},
+        objective_name=HOSTILE,
+        stopped_by=HOSTILE,
+        feature_names=None if story.feature_names is None else [HOSTILE] * n_features,
+        warnings=[HOSTILE],
+    )
+
+
+def dangers(html: str) -> list[str]:
+    """Return what in a piece of HTML could run or reach outside: scripts, handlers, addresses."""
+    finder = _Dangers()
+    finder.feed(html)
+    finder.close()
+    return finder.found
+
+
+class _Dangers(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        runs = tag == "script" and given.get("type") != "application/json"
+        if runs or tag in ("iframe", "object", "embed", "link", "base", "form", "meta"):
+            self.found.append(tag)
+        for name, value in attrs:
+            outside = name in ("src", "href", "action", "srcset") and not re.match(r"data:image/png|#", value or "")
+            if name.startswith("on") or outside:
+                self.found.append(f"{tag} {name}={value}")

@@ -1,0 +1,44 @@
+"""TensorBoard."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from terafactor.data.formats import require
+from terafactor.tracking.tracker import Tracker
+
+
+class TensorBoardCallback(Tracker):
+    """Callback that writes the history for TensorBoard, under ``terafactor/``.
+
+    Parameters
+    ----------
+    log_dir : path
+        Folder for the files that ``tensorboard --logdir`` reads.
+    interval : float, default=10
+        Seconds between two lines where the fit has no held-out rows, whose evaluations are written anyway.
+
+    Examples
+    --------
+    >>> from terafactor import MaskedDictionaryLearning
+    >>> from terafactor.tracking import TensorBoardCallback
+    >>> estimator = MaskedDictionaryLearning(callbacks=[TensorBoardCallback("logs/first")])
+    """
+
+    def __init__(self, log_dir: str | os.PathLike[str], *, interval: float = 10.0) -> None:
+        super().__init__(interval)
+        self.log_dir = log_dir
+        self._writer: Any = None
+
+    def send(self, figures: dict[str, float], step: int) -> None:
+        if self._writer is None:
+            package = require("tensorboardX", extra="tracking", purpose="TensorBoardCallback")
+            self._writer = package.SummaryWriter(os.fspath(self.log_dir))
+        for name, value in figures.items():
+            self._writer.add_scalar(f"terafactor/{name}", value, step)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None

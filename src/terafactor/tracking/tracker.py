@@ -1,0 +1,56 @@
+"""What the callbacks share: which figures to send, and when."""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from dataclasses import asdict
+
+from terafactor.solver import Evaluation, Snapshot
+from terafactor.solver.callbacks import evaluate
+
+
+class Tracker(ABC):
+    """Callback that sends every line of the history somewhere, and one every ``interval`` seconds where there is none.
+
+    Without held-out rows the history has a last line only; the lines in between are made here, without objective.
+
+    Parameters
+    ----------
+    interval : float
+        Seconds without news after which a line is made.
+    """
+
+    def __init__(self, interval: float) -> None:
+        self.interval = interval
+        self._sent = -math.inf
+        self._last_step = -1
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        if snapshot.step != self._last_step and time.monotonic() - self._sent >= self.interval:
+            self.evaluated(evaluate(snapshot))
+        if snapshot.stopped_by is not None:
+            self._last_step = -1
+            self.close()
+
+    def evaluated(self, evaluation: Evaluation) -> None:
+        """Send one line of the history, unless the same moment was sent and this adds nothing."""
+        if evaluation.step == self._last_step and evaluation.objective is None:
+            return
+        self._sent, self._last_step = time.monotonic(), evaluation.step
+        self.send(figures(evaluation), evaluation.step)
+
+    @abstractmethod
+    def send(self, figures: dict[str, float], step: int) -> None:
+        """Send figures by name."""
+
+    def close(self) -> None:
+        """Let go of what is open; a later fit opens it anew."""
+        return
+
+
+def figures(evaluation: Evaluation) -> dict[str, float]:
+    """Return the figures of a line that are known, by name."""
+    values = {name: value for name, value in asdict(evaluation).items() if name != "step" and value is not None}
+    return {name: float(value) for name, value in values.items() if math.isfinite(value)}

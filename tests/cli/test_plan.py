@@ -1,0 +1,44 @@
+"""``terafactor plan``."""
+
+import json
+
+import numpy as np
+import pytest
+
+from terafactor.cli import main
+from terafactor.solver import plan as plan_module
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    """Run the command beside a matrix; return what it leaves with."""
+    monkeypatch.chdir(tmp_path)
+    np.save("X.npy", np.random.default_rng(0).standard_normal((60, 90)).astype(np.float32))
+
+    def run_command(*arguments):
+        monkeypatch.setattr("sys.argv", ["terafactor", "plan", "X.npy", *arguments])
+        with pytest.raises(SystemExit) as left:
+            main()
+        return left.value.code
+
+    return run_command
+
+
+def test_it_shows_a_table(run, capsys):
+    assert run("-k", "3", "--reduction", "4", "--epochs", "2") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for text in ("60 x 90", "memory", "read per epoch", "packed, 4 times less", "2 epochs"):
+        assert text in shown
+
+
+def test_it_prints_numbers_for_scripts(run, capsys):
+    assert run("--components", "3", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["n_components"] == 3
+    assert found["bytes_per_epoch"] == 60 * 90 * 4
+
+
+def test_it_refuses_what_does_not_fit(run, capsys, monkeypatch):
+    monkeypatch.setattr(plan_module, "available_memory", lambda: 1000)
+    assert run("-k", "3") == 2
+    assert "learning 3 atoms of 90 features needs" in capsys.readouterr().err

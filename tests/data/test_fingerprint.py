@@ -1,0 +1,54 @@
+"""What tells one matrix from another."""
+
+import numpy as np
+import pytest
+
+from terafactor import ArraySource, open_source
+from terafactor.data.fingerprint import fingerprint
+from terafactor.testing import CountingSource
+
+
+def values(n_rows=40, n_features=30):
+    return np.random.default_rng(0).standard_normal((n_rows, n_features))
+
+
+def write(folder, name, array, cuts=(15,)):
+    folder.mkdir(exist_ok=True)
+    for number, part in enumerate(np.split(array, cuts)):
+        np.save(folder / f"{name}{number}.npy", part)
+    return open_source(str(folder / f"{name}*.npy"))
+
+
+def test_it_is_the_same_wherever_the_data_lie(tmp_path):
+    first, second = (fingerprint(write(tmp_path / folder, "part", values())) for folder in ("here", "there"))
+    assert first == second
+    assert len(first) == 64
+
+
+def test_shape_dtype_names_sizes_and_values_change_it(tmp_path):
+    other = values()
+    other[0, 0] += 1
+    last = values()
+    last[-1, -1] += 1
+    found = {
+        fingerprint(write(tmp_path / "a", "part", values())),
+        fingerprint(write(tmp_path / "b", "piece", values())),
+        fingerprint(write(tmp_path / "c", "part", values(), cuts=(16,))),
+        fingerprint(write(tmp_path / "d", "part", values().astype(np.float32))),
+        fingerprint(write(tmp_path / "e", "part", values()[:, :-1])),
+        fingerprint(write(tmp_path / "f", "part", other)),
+        fingerprint(write(tmp_path / "g", "part", last)),
+    }
+    assert len(found) == 7
+
+
+def test_a_store_that_moves_stays_the_same(tmp_path, shared):
+    (tmp_path / "moved").symlink_to(shared[0])
+    assert fingerprint(open_source(tmp_path / "moved")) == fingerprint(open_source(shared[0]))
+
+
+@pytest.mark.parametrize("n_rows", [1, 5, 3000])
+def test_little_of_a_large_matrix_is_read(n_rows):
+    source = CountingSource(ArraySource(np.ones((n_rows, 20_000), np.float32)))
+    fingerprint(source)
+    assert source.n_values <= 16 * 4096

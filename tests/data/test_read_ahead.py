@@ -1,0 +1,150 @@
+"""Reading ahead changes nothing but the time."""
+
+import gc
+import threading
+import time
+from functools import partial
+
+import numpy as np
+import pytest
+
+from terafactor import ArraySource, MaskedDictionaryLearning
+from terafactor.data import BatchStream
+from terafactor.data.masks import Masks
+from terafactor.data.read_ahead import DEPTH, N_READERS, read_ahead
+from terafactor.errors import DataError
+from terafactor.testing import CountingSource, SourceContract
+
+
+def readers():
+    return [thread for thread in threading.enumerate() if thread.name.startswith("terafactor-reader")]
+
+
+def later(number, delay):
+    time.sleep(delay)
+    return number
+
+
+def test_results_come_in_the_order_of_the_tasks():
+    delays = np.random.default_rng(0).exponential(0.003, 40)
+    tasks = (partial(later, number, delay) for number, delay in enumerate(delays))
+    assert list(read_ahead(tasks)) == list(range(40))
+    assert readers() == []
+
+
+def test_no_more_than_the_depth_is_begun_before_it_is_asked_for():
+    begun = []
+    results = read_ahead(partial(begun.append, number) for number in range(100))
+    for asked in range(1, 20):
+        next(results)
+        time.sleep(0.002)
+        assert asked <= len(begun) <= asked + DEPTH
+    results.close()
+
+
+def test_tasks_run_at_the_same_time():
+    barrier = threading.Barrier(N_READERS, timeout=10)
+    assert len(list(read_ahead([barrier.wait] * N_READERS))) == N_READERS
+
+
+def test_an_error_comes_at_its_place():
+    def task(number):
+        if number == 3:
+            raise DataError("the third is bad")
+        return number
+
+    results = read_ahead(partial(task, number) for number in range(10))
+    assert [next(results) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(DataError, match="third"):
+        next(results)
+    assert readers() == []
+
+
+def test_nothing_is_left_when_it_is_closed_early():
+    begun = []
+    results = read_ahead(partial(begun.append, number) for number in range(1000))
+    next(results)
+    results.close()
+    assert readers() == []
+    n_begun = len(begun)
+    time.sleep(0.01)
+    assert len(begun) == n_begun <= 1 + DEPTH
+
+
+class SlowSource(CountingSource):
+    """Rows on a disk that takes its time, a different one for every read; row 50 can be made unreadable."""
+
+    def __init__(self, array, seed=0, bad_row=None):
+        super().__init__(ArraySource(array))
+        self.in_memory = False
+        self.bad_row = bad_row
+        self.readers = set()
+        self._random, self._lock = np.random.default_rng(seed), threading.Lock()
+
+    def read(self, rows, columns=None):
+        with self._lock:
+            delay = self._random.exponential(0.001)
+            self.readers.add(threading.current_thread().name)
+        time.sleep(delay)
+        if self.bad_row is not None and self.bad_row in rows:
+            raise DataError("the disk is broken")
+        return super().read(rows, columns)
+
+
+class TestSlowSource(SourceContract):
+    def make(self, tmp_path):
+        array = np.random.default_rng(0).standard_normal((12, 9))
+        return SlowSource(array), array
+
+
+@pytest.mark.parametrize("reduction", [1, 4])
+def test_a_fit_does_not_depend_on_timing(X, reduction):
+    learner = MaskedDictionaryLearning(4, batch_size=5, reduction=reduction, statistics="masked", random_state=0)
+    atoms = learner.fit(X).components_
+    for seed in range(3):
+        source = SlowSource(X, seed)
+        np.testing.assert_array_equal(learner.fit(source).components_, atoms)
+        assert any(name.startswith("terafactor-reader") for name in source.readers)
+        np.testing.assert_array_equal(learner.transform(source), learner.transform(X))
+    assert readers() == []
+
+
+def test_a_failing_reader_stops_the_fit_at_its_batch(X):
+    steps = []
+    source = SlowSource(X, bad_row=50)
+    stream = BatchStream(source, 5, Masks(X.shape[1], 1, 0), 0, whole_rows=False)
+    expected = next(number for number in range(18) if 50 in stream.rows(number))
+    learner = MaskedDictionaryLearning(
+        3, batch_size=5, init=np.eye(3, X.shape[1]), callbacks=[lambda now: steps.append(now.step)], random_state=0
+    )
+    with pytest.raises(DataError, match="the disk is broken"):
+        learner.fit(source)
+    assert len(steps) == expected
+    assert readers() == []
+
+
+def test_readers_end_when_a_callback_stops_the_fit_or_fails(X):
+    def fail(snapshot):
+        raise RuntimeError("enough")
+
+    MaskedDictionaryLearning(3, batch_size=5, callbacks=[lambda now: now.step == 3]).fit(SlowSource(X))
+    assert readers() == []
+    with pytest.raises(RuntimeError, match="enough"):
+        MaskedDictionaryLearning(3, batch_size=5, callbacks=[fail]).fit(SlowSource(X))
+    assert readers() == []
+
+
+def test_rows_in_memory_are_read_by_the_one_who_works(X):
+    source = SlowSource(X)
+    source.in_memory = True
+    MaskedDictionaryLearning(3, batch_size=5).fit(source)
+    assert source.readers == {threading.current_thread().name}
+
+
+def test_a_stream_that_is_dropped_leaves_no_reader(X):
+    stream = BatchStream(SlowSource(X), 5, Masks(X.shape[1], 1, 0), 0, whole_rows=False)
+    batches = stream.batches(0, 18)
+    next(batches)
+    del batches
+    gc.collect()
+    assert readers() == []

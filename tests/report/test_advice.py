@@ -1,0 +1,66 @@
+"""Warnings appear when they should, say what to do, and only then."""
+
+import re
+
+import numpy as np
+import pytest
+
+from terafactor.report import RowSample
+from terafactor.report.advice import notices
+from terafactor.solver import Evaluation
+from terafactor.testing import make_history, make_sample, make_story
+
+
+def orthogonal(**changes):
+    """Return a story that there is nothing to say about."""
+    components = np.eye(6, 30)
+    settled = [Evaluation(i, 10 * i, i, i, 1.0, 5.0 + 1e-4 / i, 1.0, 1, 0) for i in range(1, 20)]
+    found = {"components": components, "sample": make_sample(components, density=0.8), "history": settled}
+    return make_story(**(found | changes))
+
+
+def texts(story):
+    return [f"{notice.what} {notice.remedy}" for notice in notices(story)]
+
+
+def test_nothing_to_say_about_a_good_run():
+    assert texts(orthogonal()) == []
+
+
+def unused():
+    codes = np.ones((20, 6))
+    codes[:, 2] = 0
+    return RowSample(codes, np.ones(20))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"stopped_by": "max_time", "parameters": {"max_time": 60}}, "time was up.*60.*[Rr]aise max_time"),
+        ({"stopped_by": "tol", "parameters": {"tol": 1e-3}}, "settled.*0.001.*lower it"),
+        ({"stopped_by": "interrupt"}, "interrupted.*resume"),
+        ({"stopped_by": "SIGTERM"}, "stopped by SIGTERM"),
+        ({"stopped_by": "callback"}, "callback stopped"),
+        ({"sample": unused(), "parameters": {"alpha": 3.0}}, r"20 rows.*uses 1 of the 6 atoms.*alpha \(now 3\)"),
+        ({"sample": RowSample(np.zeros((5, 6)), np.zeros(5))}, "All codes are zero.*Lower alpha"),
+        ({"history": make_history(4), "parameters": {"n_epochs": 2}}, r"Not converged.*%.*n_epochs \(now 2\)"),
+        ({"feature_visits": 3.2}, "3.2 steps.*30.*full"),
+        ({"n_unseen_features": 1234}, "no step has seen: 1,234"),
+        ({"components": np.vstack([np.eye(6, 30)[:5], np.eye(1, 30)])}, "nearly copies.*: 1.*n_components"),
+        ({"components": np.full((6, 30), np.nan)}, "NaN"),
+        ({"warnings": ["The scanner was off."]}, "The scanner was off."),
+    ],
+)
+def test_each_warning_names_the_fault_and_the_way_out(changes, words):
+    (text,) = texts(orthogonal(**changes))
+    assert re.search(words, text), text
+
+
+def test_rising_objective():
+    rising = [Evaluation(i, 10 * i, i, i, 1.0, value, 1.0, 1, 0) for i, value in enumerate([5, 4, 4.2, 4.4], start=1)]
+    (text,) = texts(orthogonal(history=rising))
+    assert "ended 10 % above its lowest" in text
+
+
+def test_no_verdict_before_the_end():
+    assert texts(orthogonal(stopped_by=None, history=make_history(4), feature_visits=1.0, n_unseen_features=5)) == []

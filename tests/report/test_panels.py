@@ -1,0 +1,158 @@
+"""Every panel passes the contract, with pictures, curves and named features."""
+
+import re
+
+import numpy as np
+import pytest
+
+from terafactor.report import Panel, fragment
+from terafactor.report.page import render
+from terafactor.report.panels import panels_of
+from terafactor.report.panels.atoms import AtomsPanel, largest_entries
+from terafactor.report.panels.correlation import CorrelationPanel, coarse
+from terafactor.report.panels.notices import NoticesPanel
+from terafactor.report.panels.progress import ProgressPanel
+from terafactor.report.panels.reconstruction import ReconstructionPanel
+from terafactor.report.panels.setting import SettingPanel
+from terafactor.report.panels.summary import SummaryPanel, differing
+from terafactor.report.panels.usage import UsagePanel
+from terafactor.testing import PanelContract, make_history, make_story
+
+
+class TestSummary(PanelContract):
+    def make(self):
+        return SummaryPanel(), make_story()
+
+
+class TestNotices(PanelContract):
+    def make(self):
+        return NoticesPanel(), make_story(stopped_by="max_time")
+
+
+class TestProgress(PanelContract):
+    def make(self):
+        return ProgressPanel(), make_story()
+
+
+class TestAtomsAsPictures(PanelContract):
+    def make(self):
+        return AtomsPanel(), make_story()
+
+
+class TestAtomsAsColourPictures(PanelContract):
+    def make(self):
+        return AtomsPanel(), make_story(shape=(4, 4, 3))
+
+
+class TestAtomsAsCurves(PanelContract):
+    def make(self):
+        return AtomsPanel(), make_story(geometry=None)
+
+
+class TestAtomsAsNamedFeatures(PanelContract):
+    def make(self):
+        return AtomsPanel(), make_story(geometry=None, feature_names=[f"gene {i}" for i in range(30)])
+
+
+class TestUsage(PanelContract):
+    def make(self):
+        return UsagePanel(), make_story()
+
+
+class TestReconstructionOfPictures(PanelContract):
+    def make(self):
+        return ReconstructionPanel(), make_story()
+
+
+class TestReconstructionOfCurves(PanelContract):
+    def make(self):
+        return ReconstructionPanel(), make_story(geometry=None)
+
+
+class TestCorrelation(PanelContract):
+    def make(self):
+        return CorrelationPanel(), make_story()
+
+
+class TestSetting(PanelContract):
+    def make(self):
+        return SettingPanel(), make_story()
+
+
+class Extra(Panel):
+    name, title = "extra", "Something else"
+
+    def draw(self, story):
+        return fragment("<p>{{ n }} atoms by another package</p>", n=len(story.components))
+
+
+class InsteadOfAtoms(Extra):
+    name = "atoms"
+
+
+class Plain(Extra):
+    def draw(self, story):
+        return "<b>not made by fragment</b>"
+
+
+def test_a_panel_of_an_estimator_enters_the_page_before_the_settings():
+    page = render([make_story(panels=[Extra()])])
+    assert "12 atoms by another package" in page
+    anchors = re.findall(r'<section id="([a-z-]+)"', page)
+    assert anchors[-2:] == ["extra", "setting"]
+
+
+def test_a_panel_takes_the_place_of_the_one_with_its_name():
+    ours = [panel.name for panel in panels_of([make_story()])]
+    panels = panels_of([make_story(panels=[InsteadOfAtoms()])])
+    assert [panel.name for panel in panels] == ours
+    assert sum(isinstance(panel, AtomsPanel) for panel in panels) == 0
+
+
+def test_plain_text_of_a_panel_is_escaped():
+    page = render([make_story(panels=[Plain()])])
+    assert "&lt;b&gt;not made by fragment" in page
+
+
+def test_several_runs_share_one_chart():
+    runs = [make_story(title=f"run {number}") for number in range(3)]
+    drawn = ProgressPanel().compare(runs)
+    assert drawn.count('"kind":"lines","small":false') == 1
+    assert all(f'"label":"run {number}"' in drawn for number in range(3))
+
+
+def test_progress_says_why_there_is_no_curve():
+    drawn = ProgressPanel().draw(make_story(history=make_history(1)))
+    assert "validation=rows" in drawn
+    assert "<figure" not in drawn
+
+
+def test_progress_draws_the_surrogate_where_nothing_was_held_out():
+    drawn = ProgressPanel().draw(make_story(history=make_history(held_out=False)))
+    assert '"y":{"label":"surrogate"' in drawn
+    assert drawn.count('"label":"surrogate"') == 1
+
+
+def test_table_of_runs_shows_the_parameters_that_differ():
+    runs = [make_story(parameters={"reduction": r, "alpha": 1, "penalty": np.ones(2)}) for r in (1, 8)]
+    assert differing(runs) == ["reduction"]
+    assert "<th>reduction</th>" in SummaryPanel().compare(runs)
+
+
+@pytest.mark.parametrize("n_features", [1, 3, 100])
+def test_largest_entries_are_of_every_atom_and_each_once(n_features):
+    atoms = np.random.default_rng(0).standard_normal((7, 40))
+    chosen = largest_entries(atoms, n_features)
+    assert len(chosen) == len(set(chosen.tolist())) == min(n_features, 40)
+    if n_features == 100:
+        assert set(np.abs(atoms).argmax(axis=1)) <= set(chosen.tolist())
+
+
+def test_coarse_keeps_the_largest_of_each_block_with_its_sign():
+    matrix = np.zeros((5, 5))
+    matrix[1, 4], matrix[4, 1] = -0.9, 0.3
+    shown = coarse(matrix, 3)
+    assert shown.shape == (3, 3)
+    assert shown[0, 2] == -0.9
+    assert shown[2, 0] == 0.3
+    assert coarse(matrix, 5) is matrix

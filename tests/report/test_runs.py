@@ -1,0 +1,243 @@
+"""The report of a run directory: while the run goes on, at its end, and made anew."""
+
+import json
+import logging
+import re
+import sys
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from terafactor import CheckpointPolicy, MaskedDictionaryLearning, PatchSource, load_model, report_runs, train
+from terafactor.cli.app import app
+from terafactor.errors import DataError
+from terafactor.estimators.run_report import story_of_run
+from terafactor.report.markup import _environment, _template
+from terafactor.runs import RunDirectory
+from terafactor.runs import presenter as presenter_module
+from terafactor.runs.presenter import Presenter
+
+STEPS = CheckpointPolicy(seconds=None, steps=3)
+
+
+def estimator(**parameters):
+    return MaskedDictionaryLearning(4, random_state=0, batch_size=10, alpha=0.5, **parameters)
+
+
+@pytest.fixture(name="matrix")
+def file_of_rows(X, tmp_path):
+    np.save(tmp_path / "rows.npy", X)
+    return tmp_path / "rows.npy"
+
+
+@pytest.fixture(name="run")
+def finished_run(matrix, tmp_path):
+    train(estimator(n_epochs=2), matrix, tmp_path / "run", holdout=20, checkpoints=STEPS)
+    return tmp_path / "run"
+
+
+def state_of(page):
+    return re.search(r'<span class="badge \w+">([^<]*)', page)[1]
+
+
+def text(path):
+    return path.read_text(encoding="utf-8")
+
+
+def without_time(page):
+    return re.sub(r'data-written="\d+"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC', "", page)
+
+
+def test_a_finished_run_has_its_report(run):
+    page = text(run / "report.html")
+    assert state_of(page) == "finished"
+    assert "data-refresh" not in page
+    assert "<h1>run</h1>" in page
+    assert "On 20 rows" in page  # those held out
+    assert "rows.npy" in page
+
+
+def test_the_report_made_anew_is_the_same(run):
+    live = text(run / "report.html")
+    (run / "report.html").unlink()
+    assert report_runs(run) == run / "report.html"
+    assert without_time(text(run / "report.html")) == without_time(live)
+
+
+def test_the_report_is_written_while_the_run_goes_on(matrix, tmp_path, monkeypatch):
+    monkeypatch.setattr(presenter_module, "SHARE", 1e9)
+    monkeypatch.setattr(Presenter.__init__, "__kwdefaults__", {"interval": 0.0})
+    seen = []
+
+    def look(snapshot):
+        if snapshot.stopped_by is None:
+            seen.append(text(tmp_path / "run" / "report.html"))
+
+    model = estimator(n_epochs=1)
+    train(model, matrix, tmp_path / "run", holdout=20, callbacks=[look])
+    assert len(seen) == 7
+    assert {state_of(page) for page in seen} == {"running"}
+    assert all("data-refresh" in page for page in seen)
+    assert state_of(text(tmp_path / "run" / "report.html")) == "finished"
+
+
+def test_looking_at_a_run_does_not_change_it(matrix, tmp_path, monkeypatch):
+    train(estimator(n_epochs=2, reduction=3), matrix, tmp_path / "a", holdout=20)
+    monkeypatch.setattr(presenter_module, "SHARE", 1e9)
+    monkeypatch.setattr(Presenter.__init__, "__kwdefaults__", {"interval": 0.0})
+    train(estimator(n_epochs=2, reduction=3), matrix, tmp_path / "b", holdout=20)
+    np.testing.assert_array_equal(load_model(tmp_path / "a").components_, load_model(tmp_path / "b").components_)
+
+
+def test_an_interrupted_run_says_so(run):
+    for file in (run / "model").iterdir():
+        file.unlink()
+    (run / "model").rmdir()
+    page = text(report_runs(run))
+    assert state_of(page) == "interrupted"
+    assert "resume" in page
+
+
+def test_a_run_in_use_is_running(run):
+    with RunDirectory(run).locked():
+        assert state_of(text(report_runs(run))) == "running"
+    assert state_of(text(report_runs(run))) == "finished"
+
+
+def test_a_run_before_its_first_checkpoint(run):
+    for name in ("checkpoints", "model"):
+        (run / name).rename(run / f"{name}.gone")
+    with RunDirectory(run).locked():
+        story = story_of_run(run)
+    assert story.components is None
+    assert story.running
+    assert len(story.history) > 3
+
+
+def test_data_that_is_gone_or_other_is_told(run, matrix):
+    np.save(matrix, np.load(matrix) + 1)
+    page = text(report_runs(run))
+    assert "could not be read again" in page
+    assert "other data than the run learned from" in page
+    matrix.unlink()
+    assert "does not exist" in text(report_runs(run))
+    assert "<h2>Atoms</h2>" in text(report_runs(run))
+
+
+def test_data_in_memory_is_told(X, tmp_path):
+    train(estimator(), X, tmp_path / "run", holdout=20)
+    assert "<h2>Reconstruction of rows</h2>" in text(tmp_path / "run" / "report.html")
+    assert "was in memory" in text(report_runs(tmp_path / "run"))
+
+
+def test_geometry_and_end_survive_in_the_model(tmp_path):
+    patches = PatchSource([np.random.default_rng(0).random((20, 24))], (4, 4))
+    train(estimator(tol=10.0, n_epochs=20), patches, tmp_path / "run", holdout=20)
+    model = load_model(tmp_path / "run")
+    assert model.geometry_ == (4, 4)
+    assert model.stopped_by_ == "tol"
+    page = text(report_runs(tmp_path / "run"))
+    assert 'class="sprites"' in page
+    assert state_of(page) == "finished: settled"
+
+
+def test_several_runs_on_the_same_axes(matrix, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for reduction in (1, 4):
+        train(estimator(reduction=reduction), matrix, tmp_path / f"r{reduction}", holdout=20)
+    assert report_runs("r1", "r4").name == "report.html"
+    page = text(tmp_path / "report.html")
+    assert state_of(page) == "2 runs"
+    chart = json.loads(re.search(r'<script type="application/json">(.*?)</script>', page)[1])
+    assert [series["label"] for series in chart["series"]] == ["r1", "r4"]
+    assert len(chart["x"]) == 3
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path):
+    with pytest.raises(DataError, match="not a run directory"):
+        report_runs(tmp_path)
+
+
+def test_a_run_does_not_fail_because_of_its_report(matrix, tmp_path, monkeypatch, caplog):
+    class Broken(MaskedDictionaryLearning):
+        def panels(self):
+            raise RuntimeError("no panel today")
+
+    with caplog.at_level(logging.WARNING, "terafactor"):
+        model = Broken(4, random_state=0)
+        train(model, matrix, tmp_path / "run", holdout=20)
+    assert "report could not be written" in caplog.text
+    assert (tmp_path / "run" / "model").is_dir()
+
+
+def test_a_run_without_the_extra_says_how_to_get_it(matrix, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    _environment.cache_clear()
+    _template.cache_clear()
+    train(estimator(), matrix, tmp_path / "run", holdout=20)
+    assert not (tmp_path / "run" / "report.html").exists()
+    assert "terafactor[report]" in text(tmp_path / "run" / "log.txt")
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+
+class Moment:
+    stopped_by = None
+    components = np.zeros((1, 1))
+
+
+def test_showing_a_run_keeps_within_its_share(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(presenter_module, "time", clock)
+    times = []
+
+    def slow(atoms):
+        times.append(clock.now)
+        clock.now += 2.0
+
+    presenter = Presenter(slow)
+    while clock.now < 4000:
+        clock.now += 0.5
+        presenter(Moment())
+    assert presenter.seconds_spent <= 0.01 * clock.now
+    assert len(times) >= 15
+    assert min(np.diff(times)) >= 10
+
+
+class TestCommand:
+    def invoke(self, *arguments):
+        return CliRunner().invoke(app, ["report", *map(str, arguments)])
+
+    def test_writes_the_page_and_says_where(self, run):
+        (run / "report.html").unlink()
+        result = self.invoke(run)
+        assert result.exit_code == 0
+        assert "report.html" in result.output
+        assert (run / "report.html").is_file()
+
+    def test_takes_several_runs_a_title_and_a_place(self, run, tmp_path):
+        out = tmp_path / "both.html"
+        assert self.invoke(run, run, "--out", out, "--title", "<Both>").exit_code == 0
+        assert "<h1>&lt;Both&gt;</h1>" in text(out)
+
+    def test_takes_the_shape_of_a_row(self, run, tmp_path):
+        assert self.invoke(run, "--geometry", "4x6").exit_code == 0
+        assert 'class="sprites"' in text(run / "report.html")
+
+    @pytest.mark.parametrize("wrong", ["4", "4x", "axb", "0x24", "1x2x3x4"])
+    def test_refuses_what_is_no_shape(self, run, wrong):
+        result = self.invoke(run, "--geometry", wrong)
+        assert result.exit_code == 2
+        assert "HEIGHTxWIDTH" in result.output
+
+    def test_refuses_a_folder_that_is_not_there(self, tmp_path):
+        assert self.invoke(tmp_path / "nowhere").exit_code == 2
