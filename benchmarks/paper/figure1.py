@@ -77,7 +77,14 @@ def describe(result: list[dict[str, Any]]) -> list[str]:
     lines = []
     for panel in result:
         lines += [f"{panel['study']}; {panel['strength']} regularization, alpha = {panel['alpha']:g}:", ""]
-        headings = ("r", "objective / r=1", "l1/l2 / r=1", "faster per epoch", "fewer bytes", "faster to 1 % of r=1's end")
+        headings = (
+            "r",
+            "objective / r=1",
+            "l1/l2 / r=1",
+            "faster per epoch",
+            "fewer bytes",
+            "faster to 1 % of r=1's end",
+        )
         lines += table(headings, [list(line.values()) for line in summary(panel)])
     return [*lines, *(_sentence(panel) for panel in result), ""]
 

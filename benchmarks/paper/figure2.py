@@ -83,8 +83,18 @@ def draw(result: dict[str, Any], path: Path) -> None:
 
 def describe(result: dict[str, Any]) -> list[str]:
     """Return the table of likenesses and the comparison with the paper's claim."""
-    headings = ("atlas", "seconds", "epochs seen", "test objective", "likeness to the full run", "likeness to the truth")
-    lines = [f"{result['study']}; each region belongs to the map that is strongest there, from half its maximum on.", ""]
+    headings = (
+        "atlas",
+        "seconds",
+        "epochs seen",
+        "test objective",
+        "likeness to the full run",
+        "likeness to the truth",
+    )
+    lines = [
+        f"{result['study']}; each region belongs to the map that is strongest there, from half its maximum on.",
+        "",
+    ]
     lines += table(headings, [(name, *facts.values()) for name, facts in result["atlases"].items()])
     (_, part), (_, ours) = list(result["atlases"].items())[1:]
     closer = "closer to" if ours["reference"] > part["reference"] else "no closer to"
