@@ -32,7 +32,7 @@ def test_a_resumed_run_ends_with_the_same_bits(X, tmp_path, parameters):
     np.testing.assert_array_equal(resumed.user_factors_, whole.user_factors_)
     assert [line.objective for line in resumed.history_][-1] == whole.history_[-1].objective
     loaded = load_model(tmp_path / "run")
-    np.testing.assert_array_equal(loaded.predict((X.nonzero())), whole.predict((X.nonzero())))
+    np.testing.assert_array_equal(loaded.predict(X.nonzero()), whole.predict(X.nonzero()))
 
 
 @pytest.fixture

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from tests.ratings.conftest import made_ratings
 
 from terafactor import MatrixCompletion, MatrixCompletionCV, RatingTable
 from terafactor.errors import DataError, ParameterError
 from terafactor.ratings import split_by_time, split_per_user, split_randomly
 from terafactor.ratings.evaluation import evaluate_model
 from terafactor.ratings.metrics import mae, ndcg_at, recall_at, rmse
-from tests.ratings.conftest import made_ratings
 
 
 @pytest.mark.parametrize("split", [split_randomly, split_per_user])

@@ -14,8 +14,8 @@ from terafactor.cli import fit as fit_command
 from terafactor.cli import inspect as inspect_command
 from terafactor.cli import pack as pack_command
 from terafactor.cli import plan as plan_command
-from terafactor.cli import report as report_command
 from terafactor.cli import ratings as ratings_command
+from terafactor.cli import report as report_command
 from terafactor.cli import transform as transform_command
 from terafactor.errors import DataError, DataTypeError, RunInterruptedError, StorageError, TerafactorError
 

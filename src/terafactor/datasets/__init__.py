@@ -2,5 +2,6 @@
 
 from terafactor.datasets.brain_like import make_brain_like
 from terafactor.datasets.planted import make_planted, matched_correlation
+from terafactor.datasets.ratings import make_ratings
 
-__all__ = ["make_brain_like", "make_planted", "matched_correlation"]
+__all__ = ["make_brain_like", "make_planted", "make_ratings", "matched_correlation"]
