@@ -67,7 +67,8 @@ def best_times(contestants: dict[str, Callable[[], object]], repeats: int) -> di
 
 def machine() -> dict[str, str]:
     """Return what a reader needs to compare figures with his own."""
-    packages = ["terafactor", "numpy", "scipy", "numba", "scikit-learn", "spams-bin"]
+    packages = ["terafactor", "numpy", "scipy", "numba", "scikit-learn", "polars", "nilearn", "spams-bin", "cmfrec",
+                "implicit", "scikit-surprise"]  # fmt: skip
     found = {name: _version(name) for name in packages}
     return {
         "cpu": _cpu(),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 from benchmarks.pages import drawn, plot, show, table
-from benchmarks.paper.brain import ALPHAS, curve, setting, studies, warm_up
+from benchmarks.paper.brain import ALPHAS, Study, setting, studies, warm_up
 from benchmarks.paper.sizes import Size
 from terafactor import MaskedDictionaryLearning
 
@@ -27,22 +28,21 @@ def measure(size: Size) -> list[dict[str, Any]]:
         warm_up(study)
         n_epochs = LONGER * study.n_epochs
         parameters = setting(study, ALPHAS["low"]) | {"n_epochs": n_epochs, "reduction": "auto"}
-        estimator = MaskedDictionaryLearning(**parameters).fit(study.train, validation=study.test)
-        full = curve(study, 1, ALPHAS["low"], n_epochs=n_epochs)
-        last = estimator.history_[-1]
+        full, _ = _fit(study, parameters | {"reduction": 1})
+        chosen, estimator = _fit(study, parameters)
+        path = [{"reduction": t.reduction, "objective": t.objective} for t in estimator.reduction_path_]
         found.append(
-            {
-                "study": study.description,
-                "n_epochs": n_epochs,
-                "chosen": estimator.reduction_,
-                "path": [{"reduction": t.reduction, "objective": t.objective} for t in estimator.reduction_path_],
-                "seconds": last.seconds,
-                "bytes": last.bytes_read,
-                "objective": last.objective,
-                "full": {name: full[name][-1] for name in ("seconds", "bytes", "objective")},
-            }
-        )
+            {"study": study.description, "n_epochs": n_epochs, "chosen": estimator.reduction_, "path": path,
+             "full": full, **chosen}
+        )  # fmt: skip
     return found
+
+
+def _fit(study: Study, parameters: dict[str, Any]) -> tuple[dict[str, float], MaskedDictionaryLearning]:
+    started = time.process_time()
+    estimator = MaskedDictionaryLearning(**parameters).fit(study.train)
+    seconds, last = time.process_time() - started, estimator.history_[-1]
+    return {"seconds": seconds, "bytes": last.bytes_read, "objective": estimator.objective(study.test)}, estimator
 
 
 def draw(result: list[dict[str, Any]], path: Path) -> None:

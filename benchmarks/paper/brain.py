@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.paper.sizes import Size
+from benchmarks.recording import CpuRecorder, recorded
 from terafactor import MaskedDictionaryLearning, MatrixSource, open_source
 from terafactor.datasets import make_brain_like
 from terafactor.estimators.holdout import hold_out_rows
@@ -81,9 +82,10 @@ def curve(study: Study, reduction: float, alpha: float, **changes: Any) -> dict[
     estimator = MaskedDictionaryLearning(
         **(dict(setting(study, alpha), reduction=reduction, n_epochs=study.n_epochs) | changes)
     )
-    history = estimator.fit(study.train, validation=study.test).history_
+    recorder = CpuRecorder(estimator.held_out_objective(estimator.open_data(study.test)))
+    history = recorded(estimator, estimator.open_data(study.train), recorder).history
     return {
-        "seconds": [line.seconds for line in history],
+        "seconds": recorder.cpu_seconds,
         "epochs": [line.n_samples / study.train.shape[0] for line in history],
         "objective": [line.objective for line in history],
         "sparsity": [line.sparsity for line in history],

@@ -12,13 +12,14 @@ import numpy as np
 
 from benchmarks.coordinate_descent import coordinate_descent
 from benchmarks.paper.sizes import RatingsShape, Size
+from benchmarks.recording import CpuRecorder, recorded
 from terafactor.datasets import make_ratings
 from terafactor.ratings import MatrixCompletion, RatingTable, read_ratings, split_randomly
 from terafactor.ratings.biases import Biases
 from terafactor.ratings.holdout import HeldOut
 from terafactor.ratings.metrics import rmse
 from terafactor.ratings.readers.netflix import read_netflix, split_probe
-from terafactor.solver.callbacks import Recorder, Snapshot
+from terafactor.solver.callbacks import Snapshot
 from terafactor.solver.loop import Learner
 
 MOVIELENS = Path.home() / ".cache" / "terafactor-data" / "ml-1m"
@@ -40,9 +41,10 @@ class Ratings:
 
 def tables(size: Size) -> list[Ratings]:
     """Return synthetic ratings of three sizes and what real ones there are."""
+    n_splits = size.n_splits if size.all_splits else 1
     found = [
         Ratings(f"synthetic {shape.name}", _splits(lambda shape=shape: synthetic(shape), n_splits))
-        for shape, n_splits in zip(size.ratings, _numbers_of_splits(size), strict=True)
+        for shape in size.ratings
     ]
     movielens = size.movielens or (MOVIELENS if MOVIELENS.exists() and size.name != "tiny" else None)
     if movielens is not None:
@@ -51,11 +53,6 @@ def tables(size: Size) -> list[Ratings]:
         folder = size.netflix
         found.append(Ratings("Netflix", lambda: iter([split_probe(read_netflix(folder), folder)])))
     return found
-
-
-def _numbers_of_splits(size: Size) -> list[int]:
-    others = size.n_splits if size.all_splits else 1
-    return [size.n_splits, *[others] * (len(size.ratings) - 1)]
 
 
 def _splits(read: Callable[[], RatingTable], n_splits: int) -> Callable[[], Iterator[tuple[RatingTable, RatingTable]]]:
@@ -92,15 +89,15 @@ def with_coordinate_descent(
     matrix, clock = centred.as_matrix(), [0.0, 0.0]
 
     def note(users: np.ndarray, items: np.ndarray) -> bool:
-        now = time.perf_counter()
+        now = time.process_time()
         found["seconds"].append(now - clock[0] - clock[1])
         found["epochs"].append(len(found["epochs"]) + 1)
         found["rmse"].append(rmse(products(users, items, test), left))
-        clock[1] += time.perf_counter() - now
+        clock[1] += time.process_time() - now
         errors = found["rmse"]
         return len(errors) > 3 and errors[-4] / errors[-1] < 1.0002
 
-    clock[0] = time.perf_counter()
+    clock[0] = time.process_time()
     coordinate_descent(matrix, size.rating_components, penalty, n_cycles, note)
     return found
 
@@ -113,7 +110,7 @@ def products(users: np.ndarray, items: np.ndarray, test: RatingTable) -> np.ndar
     return total
 
 
-class SparseRecorder(Recorder):
+class SparseRecorder(CpuRecorder):
     """Records at 1, 2, 5, 10, 20, 30, 50, 75 % of the first pass, then four times per pass."""
 
     EARLY = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75)
@@ -144,18 +141,18 @@ def with_today_method(train: RatingTable, test: RatingTable, size: Size, **chang
         size.rating_components, clip=False, random_state=0, n_threads=1,
         **({"n_epochs": size.rating_epochs} | changes),
     )  # fmt: skip
-    recorder = Recorder(estimator.held_out_objective(HeldOut(train, test)))
+    recorder = CpuRecorder(estimator.held_out_objective(HeldOut(train, test)))
     found = _recorded(estimator, train, recorder)
-    started = time.perf_counter()
+    started = time.process_time()
     estimator.transform(train)
-    coding = time.perf_counter() - started
+    coding = time.process_time() - started
     return found | {"seconds": [seconds + coding for seconds in found["seconds"]]}
 
 
-def _recorded(estimator: MatrixCompletion, train: RatingTable, recorder: Recorder) -> Curve:
-    estimator.learn(train, seed=0, callbacks=[recorder])
+def _recorded(estimator: MatrixCompletion, train: RatingTable, recorder: CpuRecorder) -> Curve:
+    recorded(estimator, train, recorder)
     return {
-        "seconds": [line.seconds for line in recorder.history],
+        "seconds": recorder.cpu_seconds,
         "epochs": [line.n_samples / train.shape[0] for line in recorder.history],
         "rmse": [float(line.objective or np.nan) for line in recorder.history],
     }

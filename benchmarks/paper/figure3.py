@@ -12,8 +12,8 @@ from benchmarks.paper.sizes import Size
 TITLE = "Figure 3: objective against epochs"
 REDUCTIONS = (1, 4, 12)
 PUBLISHED = (
-    "The paper: for r up to 12, a larger reduction little reduces the speed of convergence per epoch (given as a curve, "
-    "without numbers)."
+    "The paper: for r up to 12, a larger reduction little reduces the speed of convergence per epoch (given as a "
+    "curve, without numbers)."
 )
 
 

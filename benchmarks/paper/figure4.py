@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ def describe(result: list[dict[str, Any]]) -> list[str]:
 
 def _sentences(result: list[dict[str, Any]]) -> list[str]:
     synthetic = [value for name, value in speed_ups(result) if name.startswith("synthetic")]
-    grows = all(later > earlier for earlier, later in zip(synthetic, synthetic[1:], strict=False))
+    grows = all(later > earlier for earlier, later in pairwise(synthetic))
     trend = ", ".join(show(value) for value in synthetic)
     lines = [
         f"- Speed-up over coordinate descent on synthetic tables of growing size: {trend} (paper: 0.75, 3.7, 6.8). "

@@ -10,10 +10,11 @@ from benchmarks.results import load
 
 INTRODUCTION = """# The paper's figures and table, with terafactor
 
-Written by `make paper` from the numbers in `benchmarks/output/paper`; nothing here is typed by hand, save the paper's own
-figures. Times are of one thread, without imports, compilation and evaluation. The experiments have the size "{size}": data
-of the paper's size needs a copy of it (`make paper FULL=1 HCP=... MOVIELENS=... NETFLIX=...`), so read ratios between
-methods rather than seconds against the paper's hours.
+Written by `make paper` from the numbers in `benchmarks/output/paper`; nothing here is typed by hand, save the paper's
+own figures. Times are seconds of the processor, of one thread, without imports, compilation and evaluation. The
+experiments have the size "{size}": data of the paper's size needs a copy of it
+(`make paper FULL=1 HCP=... MOVIELENS=... NETFLIX=...`), so read ratios between methods rather than seconds against the
+paper's hours.
 """
 
 

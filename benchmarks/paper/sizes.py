@@ -34,7 +34,7 @@ class Size:
 
     ratings: tuple[RatingsShape, ...]
     n_splits: int
-    """Train/test splits of the smallest table; the others have one each unless ``all_splits``."""
+    """Train/test splits of MovieLens; synthetic tables have one each unless ``all_splits``."""
 
     rating_epochs: float
     rating_components: int
@@ -56,8 +56,8 @@ NETFLIX = RatingsShape("100M", 480_189, 17_770, 100_000_000)
 TINY = Size("tiny", 160, 216, 4, 2, 2, (RatingsShape("tiny", 80, 60, 2_000), RatingsShape("small", 160, 80, 5_000)),
             2, 2, 3, 2)  # fmt: skip
 QUICK = Size(
-    "quick", 8_000, 21_952, 40, 4, 60,
-    (ML_1M, RatingsShape("4M", 27_950, 6_700, 4_000_000), RatingsShape("12M", 83_850, 10_700, 12_000_000)),
-    5, 6, 30, 5,
+    "quick", 6_000, 21_952, 20, 5, 60,
+    (ML_1M, RatingsShape("3M", 20_960, 6_000, 3_000_000), RatingsShape("9M", 62_890, 10_000, 9_000_000)),
+    5, 5, 30, 7,
 )  # fmt: skip
 FULL = Size("full", 40_000, 54_872, 70, 4, 60, (ML_1M, ML_10M, NETFLIX), 5, 6, 30, 15, all_splits=True)

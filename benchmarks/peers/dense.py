@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +72,14 @@ def ours(setting: dict[str, Any], **changes: Any) -> Learner:
     return learn
 
 
+def ours_with(
+    train: np.ndarray, setting: dict[str, Any], reductions: Sequence[int], amounts: Sequence[float]
+) -> list[Contestant]:
+    """Return terafactor as a contestant, once per reduction."""
+    fits = {r: on_part(train, ours(setting, reduction=r)) for r in reductions}
+    return [Contestant(f"terafactor, r = {r}", fit, amounts) for r, fit in fits.items()]
+
+
 def sparse_codes(size: DenseSize) -> Contest:
     """Lasso codes and atoms in the l2 ball, the classical problem."""
     train, test = _split(make_brain_like(int(size.n_rows / (1 - N_TEST_SHARE)), size.n_features)[0], size.n_rows)
@@ -80,7 +88,7 @@ def sparse_codes(size: DenseSize) -> Contest:
     setting = {"n_components": len(init), "alpha": ALPHA, "batch_size": size.batch_size, "init": init}
     sizes = {"init": init, "batch_size": size.batch_size}
     contestants = [
-        *(Contestant(f"terafactor, r = {r}", on_part(train, ours(setting, reduction=r)), size.amounts) for r in (1, 10)),
+        *ours_with(train, setting, (1, 10), size.amounts),
         Contestant("scikit-learn MiniBatchDictionaryLearning", on_part(train, _scikit_learn(**sizes)), size.amounts,
                    "sklearn", "scikit-learn"),
         Contestant("SPAMS trainDL", _spams(train, **sizes), size.amounts, "spams", "spams-bin"),
@@ -88,8 +96,8 @@ def sparse_codes(size: DenseSize) -> Contest:
     return Contest(
         "sparse_codes", "Sparse codes: lasso, atoms in the l2 ball",
         f"{train.shape[0]:,} x {train.shape[1]:,} like functional MRI, float32, k = {len(init)}, batches of "
-        f"{size.batch_size}, the same rows as initial atoms, lasso of strength {ALPHA:g}. SPAMS gets its data in the order "
-        "of memory that it wants, outside the time.",
+        f"{size.batch_size}, the same rows as initial atoms, lasso of strength {ALPHA:g}. SPAMS gets its data in the "
+        "order of memory that it wants, outside the time.",
         contestants, judge(test, problem), "objective on held-out rows",
     )  # fmt: skip
 
@@ -137,17 +145,14 @@ def sparse_maps(size: DenseSize) -> Contest:
         for alpha in (1, 10)
     ]  # fmt: skip
     contestants = [
-        *(
-            Contestant(f"terafactor, r = {r}", on_part(train, ours(setting, reduction=r)), size.amounts)
-            for r in (1, 12)
-        ),
+        *ours_with(train, setting, (1, 12), size.amounts),
         *nilearn,
     ]
     return Contest(
         "sparse_maps", "Sparse maps: atoms in the l1 ball",
         f"{train.shape[0]:,} volumes of {train.shape[1]:,} voxels in ten images, k = {size.n_components}, ridge codes. "
-        "nilearn starts from its own independent components and minimises a penalized form on transposed data; both are "
-        "judged by ours, each map scaled to an l1 norm of one. nilearn's images are in memory before its time starts.",
+        "nilearn starts from its own independent components and minimises a penalized form on transposed data; both "
+        "are judged by ours, each map scaled to an l1 norm of one. nilearn's images are in memory before its time.",
         contestants, judge(test, problem), "objective on held-out volumes",
     )  # fmt: skip
 
@@ -185,14 +190,14 @@ def non_negative(size: DenseSize) -> Contest:
     setting = {"n_components": len(init), "alpha": 1e-6, "positive_code": True, "positive_dict": True, "init": init,
                "batch_size": size.batch_size}  # fmt: skip
     contestants = [
-        *(Contestant(f"terafactor, r = {r}", on_part(train, ours(setting, reduction=r)), size.amounts) for r in (1, 10)),
+        *ours_with(train, setting, (1, 10), size.amounts),
         *(Contestant(f"scikit-learn MiniBatchNMF, batches of {batch}", on_part(train, _nmf(init, batch)), size.amounts,
                      "sklearn", "scikit-learn") for batch in (size.batch_size, 1024)),
     ]  # fmt: skip
     return Contest(
         "non_negative", "Non-negative factors",
-        f"{train.shape[0]:,} x {train.shape[1]:,}, a planted dictionary with the negative part of the noise cut, float32, "
-        f"k = {len(init)}, no penalty to speak of, the same initial atoms.",
+        f"{train.shape[0]:,} x {train.shape[1]:,}, a planted dictionary with the negative part of the noise cut, "
+        f"float32, k = {len(init)}, no penalty to speak of, the same initial atoms.",
         contestants, judge(test, problem), "half the squared error on held-out rows",
     )  # fmt: skip
 

@@ -12,9 +12,9 @@ from benchmarks.results import load
 
 INTRODUCTION = """# terafactor beside other packages
 
-Written by `make peers` from the numbers in `benchmarks/output/peers`; nothing here is typed by hand. Every point is a fit
-from scratch, timed and judged by the benchmark; imports, compilation and a first run are left out of the times. Threads
-are held equal; peers have the best settings that we found for them.
+Written by `make peers` from the numbers in `benchmarks/output/peers`; nothing here is typed by hand. Every point is a
+fit from scratch, timed and judged by the benchmark; imports, compilation and a first run are left out of the times. Threads
+are held equal, times with one thread are those of the processor; peers have the best settings that we found.
 """
 
 MARGINS = (0.001, 0.01)
@@ -102,9 +102,8 @@ def scores(result: dict[str, Any]) -> list[str]:
         times = [reached[name][number] for name in ours if reached[name][number] is not None]
         for name, seconds in reached.items():
             if times and name not in ours and seconds[number] is not None:
-                lines.append(
-                    f"- To {100 * margin:g} % of the best, ours takes {seconds[number] / min(times):.1f} times less than {name}."
-                )
+                ratio = seconds[number] / min(times)
+                lines.append(f"- To {100 * margin:g} % of the best, {name} takes {ratio:.1f} times as long as ours.")
     return [*lines, ""]
 
 

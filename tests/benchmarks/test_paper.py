@@ -1,6 +1,7 @@
 """Every figure of the paper runs at a tiny size, once, and makes its part of the page."""
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -80,7 +81,7 @@ def test_coordinate_descent_falls_to_a_stationary_point():
         return fit + penalty * ((observed.sum(1) * users**2).sum() + (observed.sum(0) * items**2).sum())
 
     curve = [objective(*factors) for factors in found]
-    assert all(later <= earlier * (1 + 1e-5) for earlier, later in zip(curve, curve[1:], strict=False))
+    assert all(later <= earlier * (1 + 1e-5) for earlier, later in pairwise(curve))
     users, items = found[-1]
     residual = np.where(observed, values - users.T @ items, 0)
     gradient = -items @ residual.T + penalty * observed.sum(1) * users
