@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import core, exact, missing, runs, sources
+from benchmarks import claims, core, exact, missing, runs, sources
 from benchmarks.harness import Bar, Result, machine
 
 SUITES = {
@@ -22,6 +22,7 @@ SUITES = {
     "exact": exact.BENCHMARKS,
     "sources": sources.BENCHMARKS,
     "runs": runs.BENCHMARKS,
+    "claims": claims.BENCHMARKS,
 }
 OUTPUT = Path(__file__).parent / "output"
 

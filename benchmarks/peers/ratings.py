@@ -65,8 +65,8 @@ def error_of_predictions(size: RatingsSize) -> Contest:
         "rating_error", "Ratings: error of predictions",
         f"{name}, {train.shape[0]:,} users, {train.shape[1]:,} items, {len(train):,} ratings to learn from and "
         f"{len(test):,} to test on, {k} factors, {THREADS} threads (Surprise uses one). A time includes the view of "
-        "the matrix and the predictions, not the reading of files. Settings: cmfrec with lambda 0.08 scaled by counts and "
-        "conjugate gradients, Surprise with a rate of 0.01 and a penalty of 0.06, coordinate descent with 0.1, the "
+        "the matrix and the predictions, not the reading of files. Settings: cmfrec with lambda 0.08 scaled by counts "
+        "and conjugate gradients, Surprise with a rate of 0.01 and a penalty of 0.06, coordinate descent with 0.1, the "
         "best of those we tried; ours has none. Predictions are clipped to the range of ratings for all.",
         contestants, judge, "RMSE on held-out ratings", n_threads=THREADS,
     )  # fmt: skip
