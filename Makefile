@@ -35,8 +35,8 @@ $(BENCH_VENV)/.installed: pyproject.toml benchmarks/peers.txt
 	@test -x $(BENCH_VENV)/bin/python || $(PYTHON) -m venv $(BENCH_VENV)
 	$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[all]"
 	@while read -r peer; do \
-		$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: "$$peer" \
-			|| echo "skipped peer $$peer: no wheel for this machine"; \
+		$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --prefer-binary "$$peer" \
+			|| echo "skipped peer $$peer: there is no wheel for this machine and it does not build"; \
 	done < benchmarks/peers.txt
 	@touch $@
 

@@ -32,7 +32,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
 
 def origin(record: dict[str, Any]) -> list[str]:
     """Return the line that says where and when a result was measured."""
-    return [f"*Measured {record['started']} in {record['seconds']:.0f} s, on {record['machine']['cpu']}.*", ""]
+    return [f"*Measured {record['started']} in {record['seconds']:.0f} s, on {record['machine']['processor']}.*", ""]
 
 
 def machines(records: Iterable[dict[str, Any]]) -> list[str]:

@@ -21,7 +21,7 @@ def measured(
     here = machine()
     if path.exists() and not again:
         record = json.loads(path.read_text())
-        same = all(record["machine"].get(part) == here[part] for part in ("cpu", "cores", "terafactor"))
+        same = all(record["machine"].get(part) == here[part] for part in ("processor", "cores", "terafactor"))
         if same and record["settings"] == json.loads(json.dumps(settings)):
             return record
     started, clock = time.strftime("%Y-%m-%d %H:%M"), time.perf_counter()

@@ -26,7 +26,7 @@ def output(tmp_path_factory):
 def test_figure_has_numbers_picture_and_section(output, name):
     record = json.loads((output / "numbers" / f"{name}.json").read_text())
     assert record["result"]
-    assert record["machine"]["cpu"]
+    assert record["machine"]["processor"]
     assert (output / "page" / "figures" / f"paper_{name}.png").stat().st_size > 5000
     page = (output / "page" / "paper.md").read_text()
     assert f"## {FIGURES[name].TITLE}" in page

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from tests.ratings.conftest import made_ratings
 
 from terafactor import MatrixCompletion, MatrixCompletionCV, RatingTable
+from terafactor.datasets import make_ratings
 from terafactor.errors import DataError, ParameterError
 from terafactor.ratings import split_by_time, split_per_user, split_randomly
 from terafactor.ratings.evaluation import evaluate_model
@@ -60,7 +60,7 @@ def test_evaluation_of_a_model(table):
 
 
 def test_the_best_alpha_is_found():
-    table = RatingTable.of(*made_ratings(300, 60, noise=1.0))
+    table = RatingTable.of(*make_ratings(300, 60, 5400, noise=1.0))
     search = MatrixCompletionCV(
         MatrixCompletion(4, random_state=0, n_epochs=4), alphas=[10.0, 0.1, 1e-4], n_components=[1, 4], n_splits=2
     ).fit(table)

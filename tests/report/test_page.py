@@ -43,6 +43,9 @@ def test_hostile_texts_stay_texts():
 def test_hostile_texts_would_be_found():
     assert dangers(f"<p>{HOSTILE}</p>") != []
     assert dangers('<a href="https://example.org">') != []
+    assert dangers('<a href="javascript:x()">') != []
+    assert dangers('<a href="#atoms"><a href="maps/one.html">') == []
+    assert dangers('<img src="picture.png">') != []
     assert dangers('<p onclick="x()">') != []
 
 

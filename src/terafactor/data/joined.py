@@ -44,6 +44,7 @@ class JoinedSource(MatrixSource):
         self.shape = (int(self._starts[-1]), first.shape[1])
         self.dtype = first.dtype
         self.in_memory = all(source.in_memory for source in self.sources)
+        self.whole_records = any(source.whole_records for source in self.sources)
         self.holds_nan = any(source.holds_nan for source in self.sources)
         self.geometry = first.geometry
 
@@ -58,6 +59,10 @@ class JoinedSource(MatrixSource):
     def record_label(self, record: int) -> str:
         number, inner = self._parts[record]
         return self.sources[number].record_label(inner)
+
+    def record_identity(self, record: int) -> str | None:
+        number, inner = self._parts[record]
+        return self.sources[number].record_identity(inner)
 
     def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
         owners = self._owners(rows)

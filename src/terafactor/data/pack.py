@@ -260,13 +260,14 @@ def _pieces(source: MatrixSource, block_rows: int) -> list[dict[str, Any]]:
     wanted = -(-N_PERMUTATIONS // len(records))
     pieces = []
     for number, rows in enumerate(source.records):
-        name = source.record_label(number)
+        name, identity = source.record_label(number), source.record_identity(number)
+        known = {} if identity is None else {"identity": identity}
         n_blocks = -(-len(rows) // block_rows)
         for blocks in np.array_split(np.arange(n_blocks), max(1, min(wanted, n_blocks))):
             if len(blocks):
                 start = rows.start + int(blocks[0]) * block_rows
                 stop = min(rows.start + (int(blocks[-1]) + 1) * block_rows, rows.stop)
-                pieces.append({"name": name, "start": start, "stop": stop})
+                pieces.append({"name": name, "start": start, "stop": stop} | known)
     return pieces
 
 
@@ -281,12 +282,29 @@ def _begun(partial: Path, plan: dict[str, Any]) -> Iterator[None]:
             content = read_store_document(partial)
             same = {key: content.get(key) for key in plan} == plan
         else:
-            same = not left.exists() or left.read_bytes() == encoded(plan)
+            same = not left.exists() or _take_up(partial, json.loads(left.read_bytes()), plan)
         if not same:
             raise DataError(f"{partial} was left by packing other data, or with other options: remove it first")
         write_durably(left, encoded(plan))
         shutil.rmtree(partial / "unfinished", ignore_errors=True)
         yield
+
+
+def _take_up(partial: Path, before: dict[str, Any], plan: dict[str, Any]) -> bool:
+    """Whether an unfinished store can be gone on with; records that are known to have changed are packed again."""
+    if before != plan and _apart_from_identities(before) != _apart_from_identities(plan):
+        return False
+    for number, (old, new) in enumerate(zip(before["records"], plan["records"], strict=True)):
+        if old != new:
+            shutil.rmtree(record_path(partial, number), ignore_errors=True)
+    return True
+
+
+def _apart_from_identities(plan: dict[str, Any]) -> dict[str, Any]:
+    """Return what must be the same for finished records to stay, where each tells by itself whether it changed."""
+    if not all("identity" in record for record in plan["records"]):
+        return plan
+    return plan | {"fingerprint": None, "records": [record | {"identity": None} for record in plan["records"]]}
 
 
 def _statistics_of(record: Path) -> dict[str, float]:

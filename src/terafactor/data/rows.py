@@ -30,6 +30,7 @@ class SelectedRows(MatrixSource):
         self.shape = (len(self.rows), base.shape[1])
         self.dtype = base.dtype
         self.in_memory = base.in_memory
+        self.whole_records = base.whole_records
         self.holds_nan = base.holds_nan
         self.geometry = base.geometry
         ends = [0, *(int(np.searchsorted(self.rows, record.stop)) for record in base.records)]
@@ -46,6 +47,11 @@ class SelectedRows(MatrixSource):
 
     def record_label(self, record: int) -> str:
         return self.base.record_label(self._kept[record])
+
+    def record_identity(self, record: int) -> str | None:
+        whole = self.base.record_identity(self._kept[record])
+        rows = self._records[record]
+        return whole and f"{whole} {rows_digest(self.rows[rows.start : rows.stop])}"
 
     def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
         return self.base.stored_bytes(self.rows[rows], columns)
@@ -87,9 +93,16 @@ def choose_rows(source: MatrixSource, n_rows: int, seed: int) -> Indices:
 
 def choose_records(source: MatrixSource, n_records: int, seed: int) -> Indices:
     """Return the rows of ``n_records`` whole records drawn from (seed), ascending."""
-    numbers = generator(seed, Purpose.HOLDOUT).permutation(len(source.records))[:n_records]
-    rows = [np.asarray(source.records[number], np.int64) for number in numbers]
-    return np.sort(np.concatenate([np.empty(0, np.int64), *rows]))
+    parts = whole_records(source)
+    numbers = generator(seed, Purpose.HOLDOUT).permutation(len(parts))[:n_records]
+    return np.sort(np.concatenate([np.empty(0, np.int64), *(parts[number] for number in numbers)]))
+
+
+def whole_records(source: MatrixSource) -> list[Indices]:
+    """Return the rows of each record as users know them: a packed store may keep one in several parts of one name."""
+    labels = map(source.record_label, range(len(source.records)))
+    grouped = itertools.groupby(zip(labels, source.records, strict=True), key=lambda pair: pair[0])
+    return [np.concatenate([np.asarray(rows, np.int64) for _, rows in group]) for _, group in grouped]
 
 
 def rows_digest(rows: Indices) -> str:

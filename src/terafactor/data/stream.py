@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator
@@ -67,7 +68,8 @@ class BatchStream:
     Every epoch visits every row once, in an order drawn from (seed, epoch): the row blocks of each record are
     shuffled and cut into batches, then the batches of all records are shuffled. Where masks go by record and several
     batches make up a block of rows, these follow each other and share a mask, and the block is read once. Rows that
-    are not in memory are read ahead by other threads, which changes nothing but the time.
+    are not in memory are read ahead by other threads, which changes nothing but the time. Where records are read as a
+    whole, all batches of one follow each other, each with its mask.
 
     Parameters
     ----------
@@ -199,16 +201,17 @@ class BatchStream:
 
     def _visits_in(self, epoch: int) -> list[_Visit]:
         random = generator(self.seed, Purpose.ROW_ORDER, epoch)
-        parts: list[tuple[int, Indices]] = []
+        groups: list[list[tuple[int, Indices]]] = []  # each follows the other as a whole
         for record, length in enumerate(self._visit_lengths):
             rows = self._record_order(record, random)
-            parts.extend((record, part) for part in np.split(rows, range(length, len(rows), length)) if len(part))
+            parts = [(record, part) for part in np.split(rows, range(length, len(rows), length)) if len(part)]
+            groups.extend([parts] if self.source.whole_records else [[part] for part in parts])
         if self.shuffle and len(self.source.records) > 1:
-            parts = [parts[index] for index in random.permutation(len(parts))]
+            groups = [groups[index] for index in random.permutation(len(groups))]
         counts = [epoch * count for count in self._visits_per_epoch]
         first = epoch * self.batches_per_epoch
         visits: list[_Visit] = []
-        for record, rows in parts:
+        for record, rows in itertools.chain.from_iterable(groups):
             visits.append(_Visit(first, rows, record, counts[record]))
             first += math.ceil(len(rows) / self.batch_size)
             counts[record] += 1

@@ -11,7 +11,7 @@ import numpy as np
 
 from terafactor._typing import Indices, is_number
 from terafactor.data import MatrixSource
-from terafactor.data.rows import SelectedRows, choose_records, choose_rows, rows_digest
+from terafactor.data.rows import SelectedRows, choose_records, choose_rows, rows_digest, whole_records
 from terafactor.errors import DataError, ParameterError
 
 DEFAULT_SHARE, DEFAULT_MOST = 0.05, 2000
@@ -44,9 +44,10 @@ def _default(source: MatrixSource) -> int:
 
 
 def _choose(source: MatrixSource, amount: Any, seed: int) -> Indices:
-    n_rows, n_records = source.shape[0], len(source.records)
+    n_rows = source.shape[0]
     whole = re.fullmatch(r"(\d+) ?records?", amount) if isinstance(amount, str) else None
     if whole is not None:
+        n_records = len(whole_records(source))
         _check(int(whole[1]) < n_records, amount, f"there are {n_records}, and one must be left to learn from")
         return choose_records(source, int(whole[1]), seed)
     _check(is_number(amount, Real) and (is_number(amount, Integral) or 0 <= amount < 1), amount)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -203,20 +203,32 @@ class MaskedDictionaryLearning(
         validation : array-like of shape (n_rows, n_features) or MatrixSource, optional
             Held-out rows, on which ``history_`` records the objective.
         """
-        problem = self._problem()
-        source = self._source(X, reset=True)
-        options = self._options(source)
-        held_out = None if validation is None else self._source(validation, reset=False, name="validation")
-        options, elapsed = self._settle_reduction(source, problem, options, held_out)
-        state = self._initial_state(source, problem, options)
-        self._seed = options.seed
-        objective = None if held_out is None else self.held_out_objective(held_out)
-        recorder = Recorder(objective, audience=self.callbacks)
-        guard = self._learn(source, problem, options, state, [recorder], elapsed=elapsed)
+        with self._unless_it_fails():
+            problem = self._problem()
+            source = self._source(X, reset=True)
+            options = self._options(source)
+            held_out = None if validation is None else self._source(validation, reset=False, name="validation")
+            options, elapsed = self._settle_reduction(source, problem, options, held_out)
+            state = self._initial_state(source, problem, options)
+            self._seed = options.seed
+            objective = None if held_out is None else self.held_out_objective(held_out)
+            recorder = Recorder(objective, audience=self.callbacks)
+            guard = self._learn(source, problem, options, state, [recorder], elapsed=elapsed)
         self.history_ = recorder.history
         self.stopped_by_ = "interrupt" if guard.requested else recorder.stopped_by
         guard.raise_if_requested()
         return self
+
+    @contextlib.contextmanager
+    def _unless_it_fails(self) -> Generator[None, None, None]:
+        """Leave a fitted model as it was when what follows raises an error."""
+        before = dict(vars(self))
+        try:
+            yield
+        except Exception:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Learn from more rows, in the order given, ``batch_size`` at a time; what is left over makes a shorter step.
@@ -300,7 +312,8 @@ class MaskedDictionaryLearning(
     def plan(self, X: Any) -> Plan:
         """Return what ``fit(X)`` would take: memory, bytes read and, from a few timed steps, time.
 
-        What does not fit in the memory at hand is refused, with advice. Nothing of the estimator changes.
+        What does not fit in the memory at hand is refused, with advice. Nothing of the estimator changes. With
+        ``reduction="auto"`` it is what a fit with reduction 1 would take, trials aside.
 
         Parameters
         ----------
@@ -308,8 +321,9 @@ class MaskedDictionaryLearning(
         """
         other = copy.copy(self)
         source = other._source(X, reset=True)
-        self._check_reduction(source)
-        return solver.make_plan(source, self._problem(), self._options(source), from_rows=self.init is None)
+        options = self._options(source)
+        masks_of(source, options.reduction, seed=0)
+        return solver.make_plan(source, self._problem(), options, from_rows=self.init is None)
 
     @property
     def _n_features_out(self) -> int:

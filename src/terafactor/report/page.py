@@ -69,7 +69,7 @@ def _sections(stories: Sequence[Story]) -> list[tuple[Panel, str]]:
     """Return the panels that have something to draw, with what they drew."""
     drawn = []
     for panel in panels_of(stories):
-        shown = [story for story in stories if panel.applies(story)]
+        shown = [story for story in stories if panel.of(story).applies(story)]
         if shown:
             drawn.append((panel, panel.draw(shown[0]) if len(stories) == 1 else panel.compare(shown)))
     return drawn

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from terafactor._typing import Array, Indices
-from terafactor.data import ArraySource, MatrixSource
+from terafactor.data import MatrixSource
+from terafactor.data.rows import SelectedRows
 from terafactor.report.story import Example, RowSample
 
 MAX_ROWS = 256
@@ -32,7 +33,7 @@ def sample_rows(
     """
     rows = spread(source.shape)
     values = source.read(rows)
-    codes = encode(ArraySource(values, allow_nan=True))
+    codes = encode(SelectedRows(source, rows))
     reconstructions = decode(codes)
     explained = explained_share(values, reconstructions)
     return RowSample(codes, explained, examples(rows, values, reconstructions, explained))

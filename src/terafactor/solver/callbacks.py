@@ -160,12 +160,13 @@ class Recorder:
             self.note(snapshot, with_objective=True)
 
     def note(self, snapshot: Snapshot, *, with_objective: bool = False) -> None:
-        """Record this moment, unless it is the last in the history already."""
+        """Record this moment, unless the history ends with it, and with its objective where that is wanted."""
+        objective = self.objective if with_objective else None
         last = self.history[-1] if self.history else None
-        if last is not None and last.step == snapshot.step:
+        if last is not None and last.step == snapshot.step and (objective is None or last.objective is not None):
             return
         started = time.monotonic()
-        evaluation = evaluate(snapshot, self.objective if with_objective else None)
+        evaluation = evaluate(snapshot, objective)
         self.record(evaluation)
         self.seconds_spent += time.monotonic() - started
         for callback in self.audience:

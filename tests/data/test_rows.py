@@ -1,0 +1,55 @@
+"""Some rows of a source, as a source."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from terafactor import ArraySource, pack
+from terafactor.data import SparseSource, open_source
+from terafactor.data.rows import SelectedRows, choose_records, choose_rows
+from terafactor.testing import SourceContract
+
+
+class TestSelectedRowsOfAnArray(SourceContract):
+    def make(self, tmp_path):
+        X = np.random.default_rng(0).standard_normal((20, 7))
+        rows = np.array([0, 1, 4, 5, 6, 11, 19])
+        return SelectedRows(ArraySource(X), rows), X[rows]
+
+
+class TestSelectedRowsOfAStore(SourceContract):
+    def make(self, tmp_path):
+        X = np.random.default_rng(0).standard_normal((24, 7)).astype(np.float32)
+        for part in range(3):
+            np.save(tmp_path / f"{part}.npy", X[8 * part : 8 * part + 8])
+        pack(str(tmp_path / "*.npy"), tmp_path / "store", block_rows=4)
+        rows = np.r_[0:4, 16:24]  # a block of the first record, none of the second, all of the third
+        return SelectedRows(open_source(tmp_path / "store"), rows), X[rows]
+
+
+def test_records_and_blocks_are_those_that_are_left(tmp_path):
+    source, _ = TestSelectedRowsOfAStore().make(tmp_path)
+    assert sum(map(len, source.records)) == 12
+    assert {source.record_label(record) for record in range(len(source.records))} == {"0.npy", "2.npy"}
+    assert {len(block) for record in range(len(source.records)) for block in source.row_blocks(record)} == {4}
+
+
+def test_absent_entries_stay_absent():
+    matrix = sparse.csr_array(np.array([[1.0, 0, 2], [0, 3, 0], [4, 0, 0]]))
+    source = SelectedRows(SparseSource(matrix), np.array([0, 2])).absent_as_missing()
+    np.testing.assert_array_equal(source.read(np.arange(2)), [[1, np.nan, 2], [4, np.nan, np.nan]])
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 9, 20])
+def test_rows_are_chosen_by_the_seed(n_rows):
+    source = ArraySource(np.zeros((20, 2)))
+    chosen = choose_rows(source, n_rows, 3)
+    assert len(set(chosen)) == n_rows
+    np.testing.assert_array_equal(chosen, np.sort(chosen))
+    np.testing.assert_array_equal(chosen, choose_rows(source, n_rows, 3))
+
+
+def test_records_are_chosen_whole(tmp_path):
+    source, _ = TestSelectedRowsOfAStore().make(tmp_path)
+    assert set(choose_records(source, 1, 0)) in ({*range(4)}, {*range(4, 12)})
+    assert len(choose_records(source, 0, 0)) == 0
