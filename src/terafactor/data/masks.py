@@ -83,7 +83,7 @@ class RunMasks(Masks):
     def __init__(self, source: MatrixSource, reduction: float, seed: int) -> None:
         super().__init__(source.shape[1], reduction, seed)
         self.source = source
-        fewest = min(self._n_tiles(record) for record in range(len(source.records)))
+        fewest = largest_reduction(source)
         if self.cycle_length > fewest:
             raise ParameterError(
                 f"reduction must be at most {fewest}, got {reduction!r}: {source.record_name(0)} stores its features "
@@ -109,6 +109,14 @@ def masks_of(source: MatrixSource, reduction: float, seed: int) -> Masks:
     if tiles.order is not None:
         return RunMasks(source, reduction, seed)
     return Masks(source.shape[1], reduction, seed, tiles)
+
+
+def largest_reduction(source: MatrixSource) -> int:
+    """Return the largest reduction for which a source has masks."""
+    tiles = source.tiles(0)
+    if tiles.order is None:
+        return source.shape[1]
+    return min(-(-source.shape[1] // source.tiles(record).width) for record in range(len(source.records)))
 
 
 def _part(length: int, n_parts: int, part: int) -> slice:
