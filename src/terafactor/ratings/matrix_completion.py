@@ -26,6 +26,7 @@ from terafactor.ratings.model import Codes, RatingModel
 from terafactor.ratings.open import open_ratings
 from terafactor.ratings.per_feature import PerFeatureMethod
 from terafactor.ratings.recommend import Seen, best_items, most_similar
+from terafactor.ratings.reporting import RatingsReporting
 from terafactor.ratings.table import Duplicates, RatingTable
 from terafactor.runs.artifact import Artifact
 from terafactor.runs.parameters import plain_parameters
@@ -38,7 +39,7 @@ MASKED_ALPHA = 1.0
 """Strength of the paper's method on ratings from 1 to 5, by cross-validation."""
 
 
-class MatrixCompletion(ModelFileMixin, BaseEstimator):
+class MatrixCompletion(ModelFileMixin, RatingsReporting, BaseEstimator):
     r"""Predict the ratings that users would give, from those they gave. For explicit ratings, not for clicks.
 
     A rating is ``mean + spread * code . factors``. By default every user and item is as certain as its ratings make
