@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import brain, core, exact, missing, runs, sources
+from benchmarks import brain, claims, core, exact, missing, ratings, report, runs, sources
 from benchmarks.harness import Bar, Result, machine
 
 SUITES = {
@@ -22,7 +22,10 @@ SUITES = {
     "missing": missing.BENCHMARKS,
     "exact": exact.BENCHMARKS,
     "sources": sources.BENCHMARKS,
+    "ratings": ratings.BENCHMARKS,
     "runs": runs.BENCHMARKS,
+    "claims": claims.BENCHMARKS,
+    "report": report.BENCHMARKS,
 }
 OUTPUT = Path(__file__).parent / "output"
 

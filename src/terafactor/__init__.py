@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from terafactor.data import ArraySource, MatrixSource, PatchSource, open_source, pack
     from terafactor.estimators import MaskedDictionaryLearning, load_model, report_runs
     from terafactor.problem import ElasticNet, NormBall
+    from terafactor.ratings import MatrixCompletion, MatrixCompletionCV, RatingTable
     from terafactor.runs import CheckpointPolicy, train
     from terafactor.solver import Evaluation, Snapshot
 
@@ -24,9 +25,12 @@ _HOMES = {
     "ElasticNet": "terafactor.problem",
     "Evaluation": "terafactor.solver",
     "MaskedDictionaryLearning": "terafactor.estimators",
+    "MatrixCompletion": "terafactor.ratings",
+    "MatrixCompletionCV": "terafactor.ratings",
     "MatrixSource": "terafactor.data",
     "NormBall": "terafactor.problem",
     "PatchSource": "terafactor.data",
+    "RatingTable": "terafactor.ratings",
     "Snapshot": "terafactor.solver",
     "load_model": "terafactor.estimators",
     "open_source": "terafactor.data",
@@ -41,9 +45,12 @@ __all__ = [
     "ElasticNet",
     "Evaluation",
     "MaskedDictionaryLearning",
+    "MatrixCompletion",
+    "MatrixCompletionCV",
     "MatrixSource",
     "NormBall",
     "PatchSource",
+    "RatingTable",
     "Snapshot",
     "load_model",
     "open_source",
@@ -55,6 +62,7 @@ __all__ = [
 KINDS = {
     "BrainDictionaryLearning": "terafactor.brain:BrainDictionaryLearning",
     "MaskedDictionaryLearning": "terafactor.estimators:MaskedDictionaryLearning",
+    "MatrixCompletion": "terafactor.ratings:MatrixCompletion",
 }
 """What a model file may hold, and the class that it then is: the only classes that load_model makes."""
 

@@ -15,6 +15,7 @@ from terafactor.cli import fit as fit_command
 from terafactor.cli import inspect as inspect_command
 from terafactor.cli import pack as pack_command
 from terafactor.cli import plan as plan_command
+from terafactor.cli import ratings as ratings_command
 from terafactor.cli import report as report_command
 from terafactor.cli import transform as transform_command
 from terafactor.errors import DataError, DataTypeError, RunInterruptedError, StorageError, TerafactorError
@@ -72,6 +73,7 @@ for command, example in (
 ):
     app.command(epilog=example)(command)
 app.add_typer(brain_commands.app)
+app.add_typer(ratings_command.app)
 
 
 def main() -> None:

@@ -40,6 +40,7 @@ def fit(
     *,
     first_batch: int = 0,
     elapsed: Elapsed | None = None,
+    last_codes: Array | None = None,
 ) -> SurrogateState:
     """Learn a dictionary from a source.
 
@@ -59,6 +60,8 @@ def fit(
         Number of the first batch to read: that of the interrupted fit for one that resumes.
     elapsed : Elapsed, optional
         Time and bytes that an interrupted fit had used up.
+    last_codes : ndarray of shape (n_samples, k), optional
+        Takes the code of each row as its last step computed it.
 
     Returns
     -------
@@ -75,7 +78,7 @@ def fit(
         elapsed = replace(elapsed, bytes_read=elapsed.bytes_read + n_bytes)
     last_batch = math.ceil(options.n_epochs * stream.batches_per_epoch - 1e-9)  # 0.07 of 100 is 7
     run_loop(
-        DictionaryLearner(stream, problem, options, state),
+        DictionaryLearner(stream, problem, options, state, last_codes),
         range(first_batch, last_batch),
         stream.batches_per_epoch,
         callbacks,
@@ -103,7 +106,15 @@ def make_stream(source: MatrixSource, options: SolverOptions, mask_offset: int =
 class DictionaryLearner:
     """What the loop drives: one step of the algorithm per batch of a stream. Its memory is ``state``."""
 
-    def __init__(self, stream: BatchStream, problem: Problem, options: SolverOptions, state: SurrogateState) -> None:
+    def __init__(
+        self,
+        stream: BatchStream,
+        problem: Problem,
+        options: SolverOptions,
+        state: SurrogateState,
+        last_codes: Array | None = None,
+    ) -> None:
+        self.last_codes = last_codes
         self.stream = stream
         self.problem = problem
         self.options = options
@@ -132,7 +143,9 @@ class DictionaryLearner:
             contextlib.closing(self.stream.batches(numbers.start, numbers.stop)) as batches,
         ):
             for batch in batches:
-                step(state, batch, problem, options, executor)
+                codes = step(state, batch, problem, options, executor)
+                if self.last_codes is not None:
+                    self.last_codes[batch.rows] = codes
                 if batch.columns is not None and state.n_batches % cycle_length == 0:
                     state.refresh_sizes(problem)
                 yield batch.n_bytes
@@ -150,7 +163,10 @@ class DictionaryLearner:
         return self.state.current_dictionary(self._executor)
 
     def position(self) -> Position:
-        return self.state.position()
+        position = self.state.position()
+        if self.last_codes is None:
+            return position
+        return Position(position.numbers, {**position.arrays, "last_codes": self.last_codes})
 
 
 @contextlib.contextmanager

@@ -16,14 +16,14 @@ from terafactor.solver.options import SolverOptions
 from terafactor.solver.state import BatchSums, SurrogateState, absorb, observed, put_back
 
 
-def step(state: SurrogateState, batch: Batch, problem: Problem, options: SolverOptions, executor: Executor) -> None:
+def step(state: SurrogateState, batch: Batch, problem: Problem, options: SolverOptions, executor: Executor) -> Array:
     """Learn from one batch: code its rows, update the statistics, sweep over the atoms. Changes ``state`` only.
 
-    A batch without any value is passed over.
+    A batch without any value is passed over. Returns the codes (b, k).
     """
     state.n_batches += 1
     if batch.values.shape[1] == 0:
-        return
+        return np.zeros((len(batch.values), len(state.dictionary)), state.dictionary.dtype)
     if options.exact and state.lazy is None:
         state.lazy = LazyAtoms.start(state.dictionary.shape, math.ceil(options.reduction))
     lazy = state.lazy
@@ -59,6 +59,7 @@ def step(state: SurrogateState, batch: Batch, problem: Problem, options: SolverO
         if lazy is not None:
             lazy.settle(state.dictionary, executor)
         reseed_unused(state, batch, codes, atoms, problem, options.reseed_after)
+    return codes
 
 
 def reseed_unused(

@@ -1,0 +1,259 @@
+"""The bars of matrix completion. MovieLens-1M is fetched by ``python -m benchmarks.get_data``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from benchmarks.get_data import FOLDER
+from benchmarks.harness import Bar, Result, Skipped, best_times
+from terafactor import MatrixCompletion, MatrixCompletionCV, RatingTable
+from terafactor.datasets import make_ratings
+from terafactor.ratings import read_ratings, split_randomly
+from terafactor.ratings.metrics import rmse
+
+THREADS = 2
+TARGET = 0.857
+MOVIELENS = FOLDER / "ml-1m" / "ratings.npz"
+LIKE_10M = {"n_users": 69_878, "n_items": 10_677, "n_ratings": 10_000_000, "n_components": 10, "noise": 0.9}
+LIKE_NETFLIX = {"n_users": 480_189, "n_items": 17_770, "n_ratings": 100_000_000, "n_components": 10, "noise": 0.9}
+
+
+def movielens() -> RatingTable:
+    """Return all ratings of MovieLens-1M."""
+    return read_ratings(MOVIELENS)
+
+
+def needs_movielens(benchmark: Callable[[bool], Iterator[Result]]) -> Callable[[bool], Iterator[Result]]:
+    """Skip a benchmark where the data is not there."""
+
+    def run(quick: bool) -> Iterator[Result]:
+        if not MOVIELENS.is_file():
+            yield Skipped(benchmark.__name__, f"{MOVIELENS} is missing: python -m benchmarks.get_data")
+            return
+        yield from benchmark(quick)
+
+    return run
+
+
+@needs_movielens
+def paper(quick: bool) -> Iterator[Result]:
+    """1: the paper's method, alpha by cross-validation on the training part."""
+    base = MatrixCompletion(30, statistics="masked", random_state=0, n_threads=THREADS)
+    errors: dict[str, float | str] = {}
+    for seed in range(3):
+        known, asked = split_randomly(movielens(), 0.25, seed)
+        if seed == 0 or not quick:
+            search = MatrixCompletionCV(base.set_params(n_epochs=2), n_splits=1 if quick else 3).fit(known)
+            alpha = search.best_.alpha
+        model = base.set_params(alpha=alpha, n_epochs=10).fit(known)
+        errors[f"alpha {alpha:.3g}, seed {seed}"] = -model.score(asked)
+        base.set_params(alpha=None)
+    yield Bar("1 RMSE of the paper's method", float(np.mean(list(errors.values()))), 0.869, unit="", details=errors)
+
+
+@needs_movielens
+def accuracy(quick: bool) -> Iterator[Result]:
+    """2: the default, nothing chosen."""
+    errors: dict[str, float | str] = {}
+    for seed in range(3):
+        known, asked = split_randomly(movielens(), 0.25, seed)
+        model = MatrixCompletion(30, random_state=seed, n_threads=THREADS).fit(known)
+        errors[f"seed {seed}"] = -model.score(asked)
+    yield Bar("2 RMSE of the default", float(np.mean(list(errors.values()))), 0.8525, unit="", details=errors)
+
+
+def as_coo(table: RatingTable) -> Any:
+    return sparse.coo_array((table.values, (table.users, table.items)), shape=table.shape)
+
+
+class Ours:
+    """Contestant that fits the default for a number of passes."""
+
+    def __init__(self, known: RatingTable, asked: RatingTable) -> None:
+        self.X, self.asked = as_coo(known), asked
+
+    def fit(self, n_epochs: float) -> Any:
+        return MatrixCompletion(30, random_state=0, n_threads=THREADS, n_epochs=n_epochs).fit(self.X)
+
+    def error(self, n_epochs: float) -> float:
+        return -self.fit(n_epochs).score(self.asked)
+
+
+class Cmfrec:
+    """The same of cmfrec: ALS with conjugate gradients, ridge scaled by counts."""
+
+    def __init__(self, known: RatingTable, asked: RatingTable) -> None:
+        self.X = sparse.coo_matrix(as_coo(known))
+        self.asked, self.low, self.high = asked, known.values.min(), known.values.max()
+
+    def fit(self, n_epochs: float) -> Any:
+        from cmfrec import CMF
+
+        model = CMF(
+            k=30, lambda_=0.08, scale_lam=True, method="als", use_cg=True, niter=int(n_epochs), nthreads=THREADS,
+            use_float=True, random_state=0, verbose=False,
+        )  # fmt: skip
+        return model.fit(self.X)
+
+    def error(self, n_epochs: float) -> float:
+        predicted = self.fit(n_epochs).predict(user=self.asked.users, item=self.asked.items)
+        return rmse(np.clip(predicted, self.low, self.high), self.asked.values)
+
+
+def passes_to(contestant: Ours | Cmfrec, target: float, most: int) -> int | None:
+    """Return the fewest passes after which the error is at most ``target``, by halving: it falls with the passes."""
+    low, high = 0, most
+    if contestant.error(most) > target:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if contestant.error(middle) <= target else (middle, high)
+    return high
+
+
+@needs_movielens
+def speed(quick: bool) -> Iterator[Result]:
+    """3: time of a whole fit that reaches a test RMSE of 0.857, from a sparse matrix, over that of cmfrec."""
+    if find_spec("cmfrec") is None:
+        yield Skipped("3 time to RMSE 0.857", "cmfrec is not installed")
+        return
+    known, asked = split_randomly(movielens(), 0.25, 0)
+    yield race("3 time to RMSE 0.857 over that of cmfrec", Ours(known, asked), Cmfrec(known, asked), TARGET, quick)
+
+
+def race(name: str, ours: Ours, theirs: Cmfrec, target: float | None, quick: bool, most: int = 20) -> Result:
+    """Return the ratio of times to a common target, or each to within 0.1 % of its own end."""
+    goals = [target, target]
+    details: dict[str, float | str] = {}
+    if target is None:
+        ends = {"ours": ours.error(8), "cmfrec": theirs.error(10)}
+        goals = [1.001 * end for end in ends.values()]
+        details |= {f"final RMSE of {who}": end for who, end in ends.items()}
+    passes = [passes_to(contestant, goal, most) for contestant, goal in zip((ours, theirs), goals, strict=True)]
+    if None in passes:
+        return Skipped(name, f"target not reached within {most} passes: {passes}")
+    times = best_times(
+        {"ours s": lambda: ours.fit(passes[0]), "cmfrec s": lambda: theirs.fit(passes[1])}, repeats=2 if quick else 5
+    )
+    details |= {"our passes": float(passes[0]), "their iterations": float(passes[1]), **times}
+    return Bar(name, times["ours s"] / times["cmfrec s"], 0.2, details=details)
+
+
+def large(quick: bool) -> Iterator[Result]:
+    """4: ratings as many as those of MovieLens-10M, each to within 0.1 % of its final error."""
+    if find_spec("cmfrec") is None:
+        yield Skipped("4 time to convergence at the size of MovieLens-10M", "cmfrec is not installed")
+        return
+    size = LIKE_10M | ({"n_users": 7_000, "n_ratings": 1_000_000} if quick else {})
+    known, asked = split_randomly(RatingTable.of(*make_ratings(**size)), 0.1, 0)
+    ours, theirs = Ours(known, asked), Cmfrec(known, asked)
+    result = race("4 time to convergence over that of cmfrec, 1e7 ratings", ours, theirs, None, True, most=10)
+    yield result
+    if isinstance(result, Bar):
+        final = [float(result.details[f"final RMSE of {who}"]) for who in ("ours", "cmfrec")]
+        yield Bar("4 final RMSE over that of cmfrec", final[0] / final[1], 1.0)
+
+
+NETFLIX_PROBE = """
+import json, resource, sys, time
+from terafactor import MatrixCompletion, RatingTable
+from terafactor.datasets import make_ratings
+from terafactor.ratings.ids import Ids
+from terafactor.ratings import split_randomly
+import numpy as np
+
+size = json.loads(sys.argv[1])
+users, items, ratings = make_ratings(**size)
+table = RatingTable(users, items, ratings, Ids(np.arange(size["n_users"])), Ids(np.arange(size["n_items"])))
+known, asked = split_randomly(table, 0.01, 0)
+del table, users, items, ratings
+marks = []
+model = MatrixCompletion(30, n_epochs=4, random_state=0, n_threads=2,
+    callbacks=[lambda s: marks.append(s.seconds) if s.end_of_epoch and s.stopped_by is None else None])
+model.fit(known, validation=asked)
+errors = [line.objective for line in model.history_]
+print(json.dumps({"GB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, "ratings": len(known),
+    "seconds": marks, "errors": errors}))
+"""
+
+
+def netflix(quick: bool) -> Iterator[Result]:
+    """5: ratings as many as those of the Netflix Prize: memory, and time per pass."""
+    import json
+
+    if quick:
+        yield Skipped("5 ratings as many as those of the Netflix Prize", "takes minutes: run it without --quick")
+        return
+    done = subprocess.run(
+        [sys.executable, "-c", NETFLIX_PROBE, json.dumps(LIKE_NETFLIX)], check=True, capture_output=True, text=True
+    )
+    facts = json.loads(done.stdout.splitlines()[-1])
+    per_pass = [after - before for before, after in pairwise([0.0, *facts["seconds"]])]
+    details = {f"pass {n + 1} s": seconds for n, seconds in enumerate(per_pass)} | {"RMSE": facts["errors"][-1]}
+    yield Bar("5 peak memory with 1e8 ratings, their making included", facts["GB"], 8, unit="GB", details=details)
+
+
+@needs_movielens
+def recommend(quick: bool) -> Iterator[Result]:
+    """6: the ten best unseen items of every user, over the time of implicit with the same factors."""
+    if find_spec("implicit") is None:
+        yield Skipped("6 recommendations over those of implicit", "implicit is not installed")
+        return
+    from implicit.cpu.topk import topk
+
+    table = movielens()
+    model = MatrixCompletion(30, random_state=0, n_threads=THREADS, clip=False, n_epochs=3).fit(table)
+    seen = sparse.csr_matrix(table.as_matrix())
+    seen.sort_indices()
+    users, items = np.ascontiguousarray(model.user_factors_), np.ascontiguousarray(model.components_.T)
+
+    def theirs() -> Any:
+        return topk(items, users, 10, filter_query_items=seen, num_threads=THREADS)
+
+    same = np.mean(model.recommend(n=10)[0] == theirs()[0])
+    times = best_times({"ours s": lambda: model.recommend(n=10), "implicit s": theirs}, repeats=3 if quick else 7)
+    ratio = times["ours s"] / times["implicit s"]
+    yield Bar("6 top 10 of all users over implicit", ratio, 1.0, details={**times, "same places": float(same)})
+    yield Bar("6 places with the same item", float(same), 0.999, at_most=False, unit="")
+
+
+def reading(quick: bool) -> Iterator[Result]:
+    """7: reading ratings.csv, over polars alone reading the same columns."""
+    import polars
+
+    n_lines = 1_000_000 if quick else 10_000_000
+    users, items, _ = make_ratings(int(n_lines / 140), 10_677, int(1.05 * n_lines), n_components=1)
+    frame = polars.DataFrame({"userId": users + 1, "movieId": items + 1})[:n_lines]
+    random = np.random.default_rng(0)
+    frame = frame.with_columns(
+        rating=random.integers(1, 11, len(frame)) / 2, timestamp=random.integers(8e8, 1.6e9, len(frame))
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ratings.csv"
+        frame.write_csv(path)
+        times = best_times(
+            {"ours s": lambda: read_ratings(path), "polars s": lambda: polars.read_csv(path)}, repeats=2 if quick else 4
+        )
+    ratio = times["ours s"] / times["polars s"]
+    yield Bar(f"7 reading {len(frame):,} lines over polars", ratio, 2.0, details=times)
+
+
+BENCHMARKS = {
+    "paper": paper,
+    "accuracy": accuracy,
+    "speed": speed,
+    "large": large,
+    "netflix": netflix,
+    "recommend": recommend,
+    "reading": reading,
+}

@@ -1,0 +1,219 @@
+"""``terafactor ratings``: fit, evaluate, predict and recommend."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from terafactor.cli.fit import PROBLEM, RUN, SOLVER, CheckpointSeconds, CheckpointSteps, KeepEvery
+from terafactor.cli.options import Config, Json, Threads, parse_holdout
+
+if TYPE_CHECKING:
+    from terafactor import MatrixCompletion, RatingTable
+
+app = typer.Typer(
+    name="ratings", help="Predict ratings and recommend items, from explicit ratings.", no_args_is_help=True
+)
+
+FIT_EXAMPLE = "Example: terafactor ratings fit ratings.csv -k 30 --out run/"
+EVALUATE_EXAMPLE = "Example: terafactor ratings evaluate run/ test.csv -n 10"
+PREDICT_EXAMPLE = "Example: terafactor ratings predict run/ pairs.csv --out predicted.csv"
+RECOMMEND_EXAMPLE = "Example: terafactor ratings recommend run/ --user 42 -n 10 --titles movies.csv"
+
+File = Annotated[Path, typer.Argument(help="File or folder of ratings: .csv, .dat, .inter, .parquet, .npz, ...")]
+Model = Annotated[Path, typer.Argument(help="A run directory or a model.", exists=True, file_okay=False)]
+Count = Annotated[int, typer.Option("-n", min=1, help="Items per user.")]
+Column = Annotated[
+    list[str] | None, typer.Option("--column", metavar="ROLE=NAME", help="user=who: which column holds what.")
+]
+
+
+@app.command(epilog=FIT_EXAMPLE)
+def fit(
+    source: File,
+    out: Annotated[Path, typer.Option(help="Run directory; must be new.", rich_help_panel=RUN)],
+    components: Annotated[
+        int, typer.Option("--components", "-k", min=1, help="Factors.", rich_help_panel=PROBLEM)
+    ] = 30,
+    alpha: Annotated[
+        float | None, typer.Option(help="Strength of the ridge; learned if not given.", rich_help_panel=PROBLEM)
+    ] = None,
+    statistics: Annotated[
+        str, typer.Option(help="per_feature, or masked for the paper's method.", rich_help_panel=PROBLEM)
+    ] = "per_feature",
+    explicit_biases: Annotated[
+        bool, typer.Option("--explicit-biases", help="Two factors stay biases.", rich_help_panel=PROBLEM)
+    ] = False,
+    stream: Annotated[str, typer.Option(help="users or items: what comes in batches.", rich_help_panel=SOLVER)] = (
+        "users"
+    ),
+    projection: Annotated[str, typer.Option(help="masked or exact.", rich_help_panel=SOLVER)] = "masked",
+    codes: Annotated[str, typer.Option(help="refit or last.", rich_help_panel=SOLVER)] = "refit",
+    damping: Annotated[float, typer.Option(help="Of biases, in ratings.", rich_help_panel=SOLVER)] = 0.0,
+    forgetting: Annotated[float, typer.Option(help="Exponent of step weights.", rich_help_panel=SOLVER)] = 0.9,
+    memory: Annotated[float, typer.Option(help="Passes that statistics remember.", rich_help_panel=SOLVER)] = 0.56,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Users per step.", rich_help_panel=SOLVER)] = None,
+    epochs: Annotated[float, typer.Option(help="Passes over the ratings.", rich_help_panel=SOLVER)] = 8.0,
+    tol: Annotated[float, typer.Option(help="Stop at this relative change; 0 never.", rich_help_panel=SOLVER)] = 0.0,
+    max_time: Annotated[float | None, typer.Option(help="Stop after seconds.", rich_help_panel=SOLVER)] = None,
+    clip: Annotated[bool, typer.Option(help="Predict within the range seen.", rich_help_panel=PROBLEM)] = True,
+    seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same bits.", rich_help_panel=SOLVER)] = None,
+    duplicates: Annotated[str, typer.Option(help="error, last or mean.", rich_help_panel=RUN)] = "error",
+    column: Column = None,
+    holdout: Annotated[
+        str | None,
+        typer.Option(metavar="AMOUNT", help="Ratings kept for evaluation: 5000, 5%.", rich_help_panel=RUN),
+    ] = None,
+    checkpoint_seconds: CheckpointSeconds = 60.0,
+    checkpoint_steps: CheckpointSteps = None,
+    keep_every: KeepEvery = None,
+    threads: Threads = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Learn from a file of ratings, in a run directory that can be watched, stopped and resumed."""
+    from terafactor import CheckpointPolicy, MatrixCompletion, train
+    from terafactor.cli.fit import make_console, tell_end
+
+    estimator = MatrixCompletion(
+        components,
+        alpha=alpha,
+        statistics=statistics,  # type: ignore[arg-type]
+        explicit_biases=explicit_biases,
+        stream=stream,  # type: ignore[arg-type]
+        codes=codes,  # type: ignore[arg-type]
+        projection=projection,  # type: ignore[arg-type]
+        damping=damping,
+        forgetting=forgetting,
+        memory=memory,
+        batch_size=batch_size,
+        n_epochs=epochs,
+        clip=clip,
+        duplicates=duplicates,  # type: ignore[arg-type]
+        columns=parse_columns(column),
+        tol=tol,
+        max_time=max_time,
+        random_state=seed,
+        n_threads=threads,
+    )
+    policy = CheckpointPolicy(checkpoint_seconds, checkpoint_steps, keep_every=keep_every)
+    console = make_console()
+    train(estimator, source, out, holdout=parse_holdout(holdout), checkpoints=policy, console=console)
+    tell_end(estimator, out, console, as_json)
+
+
+@app.command(epilog=EVALUATE_EXAMPLE)
+def evaluate(
+    model: Model,
+    ratings: File,
+    n: Count = 10,
+    relevant: Annotated[
+        float | None, typer.Option(help="Rating from which an item is relevant; by default the mean.")
+    ] = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Say how well ratings that the model has not seen are predicted, and found among the recommendations."""
+    estimator = load_ratings_model(model, threads)
+    facts = measure(estimator, estimator.open_data(ratings), n, relevant)
+    if as_json:
+        typer.echo(json.dumps(facts))
+        return
+    for name, value in facts.items():
+        typer.echo(f"{name:>12}  {value:.6g}" if isinstance(value, float) else f"{name:>12}  {value}")
+
+
+@app.command(epilog=PREDICT_EXAMPLE)
+def predict(
+    model: Model,
+    pairs: Annotated[Path, typer.Argument(help="CSV, TSV or Parquet file with columns for user and item.")],
+    out: Annotated[Path, typer.Option(help="The same with a column prediction, .csv or .parquet.")],
+    column: Column = None,
+    threads: Threads = None,
+) -> None:
+    """Predict the ratings of pairs of user and item."""
+    from terafactor.ratings.tables import add_predictions
+
+    n_pairs = add_predictions(load_ratings_model(model, threads), pairs, out, parse_columns(column))
+    typer.echo(f"wrote {n_pairs:,} predictions to {out}", err=True)
+
+
+@app.command(epilog=RECOMMEND_EXAMPLE)
+def recommend(
+    model: Model,
+    user: Annotated[
+        list[str] | None, typer.Option(help="Id of a user; may be repeated. All users if not given.")
+    ] = None,
+    n: Count = 10,
+    titles: Annotated[Path | None, typer.Option(help="Table of items: movies.csv, movies.dat, items.tsv.")] = None,
+    with_seen: Annotated[bool, typer.Option("--with-seen", help="Also items that the user rated.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Table of user, rank, item, rating: .parquet or .csv.")] = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Recommend items to one user, to some, or to all in a file."""
+    from terafactor.errors import ParameterError
+    from terafactor.ratings.readers import read_titles
+    from terafactor.ratings.tables import Recommendations
+
+    if not user and out is None:
+        raise ParameterError("say --user for one user, or --out for a file with the recommendations of all")
+    estimator = load_ratings_model(model, threads)
+    known = {} if titles is None else read_titles(titles)
+    found = Recommendations.of(estimator, user, n, exclude_seen=not with_seen, titles=known)
+    if out is not None:
+        found.write(out)
+        typer.echo(f"wrote recommendations for {len(found.users):,} users to {out}", err=True)
+    elif as_json:
+        typer.echo(json.dumps(found.records()))
+    else:
+        show(found)
+
+
+def load_ratings_model(path: Path, threads: int | None) -> MatrixCompletion:
+    """Load a model, refusing one that is not of ratings."""
+    from terafactor import MatrixCompletion, load_model
+    from terafactor.errors import DataError
+
+    estimator = load_model(path)
+    if not isinstance(estimator, MatrixCompletion):
+        raise DataError(f"{path} holds a {type(estimator).__name__}, not a MatrixCompletion")
+    estimator.set_params(n_threads=threads)
+    return estimator
+
+
+def measure(estimator: MatrixCompletion, table: RatingTable, n: int, relevant: float | None) -> dict[str, Any]:
+    """Return errors of the ratings in a table, and how many relevant ones of known users are recommended."""
+    from terafactor.ratings.evaluation import evaluate_model
+
+    return evaluate_model(estimator, table, n, relevant)
+
+
+def show(found: Any) -> None:
+    """Draw the recommendations of each user."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console()
+    for record in found.records():
+        known = "" if record["known"] else " (not known: items for the average user)"
+        table = Table("", "item", "rating", title=escape(f"user {record['user']}{known}"), title_justify="left")
+        for place, item in enumerate(record["items"], start=1):
+            table.add_row(str(place), escape(str(item.get("title", item["item"]))), f"{item['rating']:.2f}")
+        console.print(table)
+
+
+def parse_columns(texts: list[str] | None) -> dict[str, str] | None:
+    """Return which column holds what, from texts like ``user=who``."""
+    if not texts:
+        return None
+    pairs = [text.partition("=") for text in texts]
+    wrong = next((text for text, pair in zip(texts, pairs, strict=True) if not pair[2]), None)
+    roles = ("user", "item", "rating", "time")
+    if wrong is not None or any(pair[0] not in roles for pair in pairs):
+        raise typer.BadParameter(f"--column needs ROLE=NAME with a role out of {', '.join(roles)}, got {texts}")
+    return {role: name for role, _, name in pairs}

@@ -1,0 +1,104 @@
+"""Predictions for pairs, and the best items of each user."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from terafactor.kernels._blas import product_transposed
+from terafactor.kernels._jit import jit
+
+BLOCK = 64
+"""Users whose scores are computed together."""
+
+
+@jit
+def predict_pairs(users, items, user_factors, user_biases, item_factors, item_biases, start, stop, out):
+    """Put ``bias of user + bias of item + code . factors`` of the pairs from start to stop in ``out`` (n,).
+
+    users, items (n,): rows of the factors (n_users, width) and (p, width); negative numbers count from the end.
+    """
+    width = user_factors.shape[1]
+    for pair in range(start, stop):
+        user, item = users[pair], items[pair]
+        code, factor = user_factors[user], item_factors[item]
+        total = user_biases[user] + item_biases[item]
+        for j in range(width):
+            total += code[j] * factor[j]
+        out[pair] = total
+
+
+@jit
+def sift_down(scores, items, n):
+    """Move the first entry of a heap down to its place: the worst of n best stays on top.
+
+    scores, items (n,) in/out; an item is worse than another when its score is lower, or equal and its number higher.
+    """
+    place = 0
+    score, item = scores[0], items[0]
+    while True:
+        child = 2 * place + 1
+        if child >= n:
+            break
+        other = child + 1
+        if other < n and (
+            scores[other] < scores[child] or (scores[other] == scores[child] and items[other] > items[child])
+        ):
+            child = other
+        if scores[child] > score or (scores[child] == score and items[child] < item):
+            break
+        scores[place], items[place] = scores[child], items[child]
+        place = child
+    scores[place], items[place] = score, item
+
+
+@jit
+def select_best(row, columns, excluded, best_scores, best_items):
+    """Put the best items of a row of scores in ``best_items`` (n,), best first, and their scores in ``best_scores``.
+
+    row (q,) in/out: scores of the items ``columns`` (q,) ascending; excluded: items that must not come, ascending.
+    Places that stay empty hold -1. Equal scores come in the order of item numbers.
+    """
+    n = len(best_items)
+    best_scores[:] = -np.inf
+    best_items[:] = np.iinfo(np.int64).max
+    at = 0
+    for place in range(len(row)):
+        score, item = row[place], columns[place]
+        if score <= best_scores[0] and best_items[0] != np.iinfo(np.int64).max:
+            continue
+        while at < len(excluded) and excluded[at] < item:
+            at += 1
+        if at < len(excluded) and excluded[at] == item:
+            continue
+        best_scores[0], best_items[0] = score, item
+        sift_down(best_scores, best_items, n)
+    for last in range(n - 1, 0, -1):  # the worst of those left is on top: move it behind them
+        best_scores[0], best_scores[last] = best_scores[last], best_scores[0]
+        best_items[0], best_items[last] = best_items[last], best_items[0]
+        sift_down(best_scores, best_items, last)
+    for place in range(n):
+        if best_items[place] == np.iinfo(np.int64).max:
+            best_items[place] = -1
+
+
+@jit
+def recommend_users(
+    gemm, codes, factors, item_biases, columns, starts, seen, start, stop, best_scores, best_items
+):  # fmt: skip
+    """Find the best items of the users from start to stop.
+
+    codes (b, width), factors (q, width), item_biases (q,): of the items ``columns`` (q,) ascending; starts (b + 1,),
+    seen: items of each user that must not come, ascending; best_scores, best_items (b, n) out.
+    """
+    width, n_columns = codes.shape[1], len(columns)
+    scores = np.empty((BLOCK, n_columns), codes.dtype)
+    for first in range(start, stop, BLOCK):
+        n_users = min(BLOCK, stop - first)
+        product_transposed(
+            gemm, n_users, n_columns, width, codes, first * width, width, factors, 0, width, scores, 0, n_columns
+        )
+        for place in range(n_users):
+            user, row = first + place, scores[place]
+            for column in range(n_columns):
+                row[column] += item_biases[column]
+            select_best(row, columns, seen[starts[user] : starts[user + 1]], best_scores[user], best_items[user])

@@ -1,0 +1,144 @@
+"""Names of users and items, and the numbers that stand for them inside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from terafactor._typing import Array, Indices
+from terafactor.errors import DataError
+from terafactor.solver.position import Position
+
+COMPACT = 4
+"""How many times wider than the number of ids a range of integers may be to be handled by counting."""
+
+
+class Ids:
+    """Distinct ids of any type that can be compared for equality; their numbers are 0, 1, ...
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+        The ids, in the order of their numbers.
+    """
+
+    def __init__(self, values: Array) -> None:
+        self.values = values
+        self._order: Indices | None = None
+        self._numbers: dict[Any, int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @classmethod
+    def of(cls, ids: Any) -> tuple[Ids, Array]:
+        """Return the distinct ids of a sequence, in ascending order where they have one, and the numbers (n,) int32."""
+        array = as_ids(ids)
+        if array.dtype.kind in "iu" and len(array):
+            low, high = array.min(), array.max()
+            if int(high) - int(low) < COMPACT * len(array) + 1024:
+                return cls._by_counting(array, low, int(high) - int(low) + 1)
+        if array.dtype == object:
+            return cls._by_hashing(array)
+        values, numbers = np.unique(array, return_inverse=True)
+        return cls(values), numbers.astype(np.int32)
+
+    @classmethod
+    def _by_counting(cls, array: Array, low: Any, width: int) -> tuple[Ids, Array]:
+        from terafactor.kernels.rating_order import mark_keys, number_keys
+
+        seen = np.zeros(width, np.bool_)
+        mark_keys(array, low, seen)
+        values = np.flatnonzero(seen).astype(array.dtype) + low
+        numbers = np.cumsum(seen, dtype=np.int32) - np.int32(1)
+        out = np.empty(len(array), np.int32)
+        number_keys(array, low, numbers, out)
+        return cls(values), out
+
+    @classmethod
+    def _by_hashing(cls, array: Array) -> tuple[Ids, Array]:
+        known: dict[Any, int] = {}
+        numbers = np.array([known.setdefault(value, len(known)) for value in array.tolist()], np.int32)
+        values = np.empty(len(known), object)
+        values[:] = list(known)
+        return cls(values), numbers
+
+    def find(self, ids: Any) -> Indices:
+        """Return the numbers of ids, -1 for those that are not known."""
+        asked = as_ids(ids)
+        if self.values.dtype == object or asked.dtype == object or asked.dtype.kind != self.values.dtype.kind:
+            return self._find_one_by_one(asked)
+        if self._order is None:
+            self._order = np.argsort(self.values, kind="stable")
+        places = np.searchsorted(self.values, asked, sorter=self._order)
+        numbers = self._order[np.minimum(places, len(self) - 1)] if len(self) else np.zeros(len(asked), np.int64)
+        return np.where(self.values[numbers] == asked, numbers, -1) if len(self) else numbers - 1
+
+    def _find_one_by_one(self, asked: Array) -> Indices:
+        if self._numbers is None:
+            self._numbers = {value: number for number, value in enumerate(self.values.tolist())}
+        return np.array([self._numbers.get(value, -1) for value in asked.tolist()], np.int64)
+
+    def extended(self, ids: Any) -> tuple[Ids, Indices]:
+        """Return these ids with new ones after them, and the numbers of the ids given."""
+        asked = as_ids(ids)
+        numbers = self.find(asked)
+        fresh, places = Ids.of(asked[numbers < 0])
+        numbers[numbers < 0] = len(self) + places
+        if not len(fresh):
+            return self, numbers
+        if fresh.values.dtype.kind == self.values.dtype.kind != "O":
+            return Ids(np.concatenate([self.values, fresh.values])), numbers
+        values = np.empty(len(self) + len(fresh), object)
+        values[:] = [*self.values.tolist(), *fresh.values.tolist()]
+        return Ids(values), numbers
+
+    def position(self) -> Position:
+        """Return them as what a file holds: integers as an array, text as its bytes and where each ends."""
+        if self.values.dtype.kind in "iu" and self.values.dtype != np.uint64:
+            return Position({}, {"integers": self.values.astype(np.int64)})
+        texts = self.values.tolist()
+        if not all(isinstance(text, str) for text in texts):
+            kinds = ", ".join(sorted({type(text).__name__ for text in texts}))
+            raise DataError(f"a model file can hold ids that are integers below 2**63 or text, not {kinds}: "
+                            "turn them into text before fit")  # fmt: skip
+        parts = [text.encode() for text in texts]
+        ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
+        return Position({}, {"text": np.frombuffer(b"".join(parts), np.uint8).copy(), "ends": ends})
+
+    @classmethod
+    def at(cls, position: Position) -> Ids:
+        """Return the ids of a position."""
+        if "integers" in position.arrays:
+            return cls(position.array("integers", (None,), np.int64))
+        ends = position.array("ends", (None,), np.int64)
+        content = position.array("text", (None,), np.uint8).tobytes()
+        starts = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
+        if len(ends) and (np.any(np.diff(ends, prepend=0) < 0) or ends[-1] != len(content)):
+            raise DataError("the texts of ids do not fit together: the file is not ours")
+        return cls(np.array([content[a:b].decode() for a, b in zip(starts, ends, strict=True)], dtype=np.str_))
+
+
+def as_ids(ids: Any) -> Array:
+    """Return ids as an array (n,) of integers, of text or of objects."""
+    if isinstance(ids, list | tuple) and len({type(value) for value in ids}) > 1:  # NumPy would turn all into text
+        array = np.empty(len(ids), object)
+        array[:] = ids
+    else:
+        array = np.asarray(ids.to_numpy() if hasattr(ids, "to_numpy") else ids)
+    if array.ndim != 1:
+        raise DataError(f"ids must be a sequence, got shape {array.shape}")
+    if array.dtype.kind in "iuU":
+        return array
+    if array.dtype.kind == "b":
+        return array.astype(np.int64)
+    values = array.tolist()
+    if all(isinstance(value, str) for value in values) and values:
+        return np.array(values, dtype=np.str_)
+    if any(value is None or value != value for value in values):
+        place = next(place for place, value in enumerate(values) if value is None or value != value)
+        raise DataError(f"id number {place} is missing ({values[place]!r}): every rating needs a user and an item")
+    whole = np.empty(len(values), object)
+    whole[:] = values
+    return whole

@@ -1,0 +1,176 @@
+"""The method of the paper: debiased ratings, masked statistics, ridge codes, atoms in a ball."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from terafactor import solver
+from terafactor._threads import Executor
+from terafactor._typing import Array
+from terafactor.data import SparseSource
+from terafactor.kernels.ratings import row_width
+from terafactor.problem import ElasticNet, NormBall, PowerDecay, Problem
+from terafactor.ratings.biases import Biases
+from terafactor.ratings.model import Codes, RatingModel
+from terafactor.ratings.prior import Prior
+from terafactor.ratings.table import RatingTable
+from terafactor.solver.callbacks import Callback
+from terafactor.solver.loop import Elapsed, Learner
+from terafactor.solver.options import Projection, SolverOptions
+from terafactor.solver.position import Position
+from terafactor.solver.state import SurrogateState
+
+N_BATCHES = 100
+"""Batches in a pass, unless their size is given."""
+
+PROBLEM = Problem(alpha=1.0, penalty=ElasticNet(0.0), constraint=NormBall("l2"))
+"""Ridge codes, atoms in the unit ball."""
+
+
+@dataclass
+class MaskedState:
+    """What the method learned."""
+
+    surrogate: SurrogateState
+    """Atoms and statistics of the solver."""
+
+    biases: Biases
+    """What ratings were centred by."""
+
+    last_codes: Array
+    """Code of each user as its last step computed it (n, k)."""
+
+    @property
+    def n_steps(self) -> int:
+        return self.surrogate.n_steps
+
+    def position(self) -> Position:
+        """Return all of it by name."""
+        inner = self.surrogate.position()
+        arrays = {"last_codes": self.last_codes, "user_biases": self.biases.users, "item_biases": self.biases.items}
+        return Position({**inner.numbers, "offset": self.biases.offset}, {**inner.arrays, **arrays})
+
+    def rewound(self) -> Position:
+        """Return a position with the atoms as a new fit would start from them."""
+        surrogate = SurrogateState.start(self.surrogate.dictionary.copy(), PROBLEM, masked=False)
+        return MaskedState(surrogate, self.biases, np.zeros_like(self.last_codes)).position()
+
+    @classmethod
+    def at(cls, position: Position) -> MaskedState:
+        """Return the state of a position."""
+        surrogate = SurrogateState.at(position)
+        surrogate.dictionary = surrogate.pause()
+        codes = position.array("last_codes", (None, len(surrogate.dictionary)), np.float32)
+        users = position.array("user_biases", (len(codes),), np.float32)
+        items = position.array("item_biases", (surrogate.dictionary.shape[1],), np.float32)
+        return cls(surrogate, Biases(position.number("offset", float), users, items), codes)
+
+
+@dataclass(frozen=True)
+class MaskedMethod:
+    """Learns by Algorithm 1 of the paper from one row per user, in which items without a rating are missing."""
+
+    n_components: int
+    alpha: float
+    """Strength of the ridge on codes, twice the paper's lambda."""
+
+    seed: int
+    projection: Projection = "masked"
+    damping: float = 0.0
+    """Ratings of the mean added to those of each user and item for its bias."""
+
+    refit: bool = True
+    """Whether users are predicted by codes computed at the end, or by those of their last step."""
+
+    batch_size: int | None = None
+    """Users per step; None: a hundredth of them."""
+
+    forgetting: float = 0.9
+    n_epochs: float = 1
+    tol: float = 0.0
+    max_time: float | None = None
+    n_threads: int = 1
+
+    def learn(
+        self,
+        table: RatingTable,
+        callbacks: Sequence[Callback] = (),
+        *,
+        start: Position | None = None,
+        elapsed: Elapsed | None = None,
+    ) -> MaskedState:
+        """Learn from a table, from the beginning or from a position."""
+        state, biases = None, Biases.of(table, self.damping)
+        last_codes = np.zeros((table.shape[0], self.n_components), np.float32)
+        if start is not None:
+            state = SurrogateState.at(start)
+            last_codes = start.array("last_codes", last_codes.shape, np.float32)
+        first = 0 if state is None else state.n_batches
+        source = SparseSource(replace(table, values=biases.remove(table)).as_matrix(), "ratings", absent=math.nan)
+        options = self._options(table.shape[0])
+        state = solver.fit(
+            source, self._problem(), options, state, callbacks, first_batch=first, elapsed=elapsed,
+            last_codes=last_codes,
+        )  # fmt: skip
+        return MaskedState(state, biases, last_codes)
+
+    def watching(self, table: RatingTable) -> Callable[[Learner], RatingModel]:
+        """Return what tells the model, without users, of a learner that learns from ``table``."""
+        biases = Biases.of(table, self.damping)
+        return lambda learner: self._model(np.asarray(learner.atoms()), biases)
+
+    def model(self, state: MaskedState) -> RatingModel:
+        """Return the model, without users."""
+        return self._model(state.surrogate.dictionary, state.biases)
+
+    def codes(self, state: MaskedState, table: RatingTable, executor: Executor) -> Codes:
+        """Return the codes of the users of the table that it learned from."""
+        model = self.model(state)
+        if self.refit:
+            return model.encode(*table.by_user(), executor)
+        factors = np.zeros((len(state.last_codes), model.item_factors.shape[1]), np.float32)
+        factors[:, : self.n_components] = state.last_codes
+        return Codes(factors, np.zeros_like(factors), state.biases.users)
+
+    def at(self, position: Position) -> MaskedState:
+        """Return the state of a position."""
+        return MaskedState.at(position)
+
+    def _model(self, atoms: Array, biases: Biases) -> RatingModel:
+        k, n_items = atoms.shape
+        factors = np.zeros((n_items, row_width(k)), np.float32)
+        factors[:, :k] = atoms.T
+        return RatingModel(
+            item_factors=factors,
+            item_variances=np.zeros_like(factors),
+            item_biases=biases.items,
+            user_prior=Prior.start(np.zeros(k), learned=False, pinned=None),
+            item_prior=Prior.start(np.zeros(k), learned=False, pinned=None),
+            noise=1.0,
+            alpha=self.alpha / n_items,
+            offset=biases.offset,
+            scale=1.0,
+            damping=self.damping,
+        )
+
+    def _problem(self) -> Problem:
+        return replace(PROBLEM, alpha=self.alpha)
+
+    def _options(self, n_users: int) -> SolverOptions:
+        return SolverOptions(
+            n_components=self.n_components,
+            seed=self.seed,
+            batch_size=self.batch_size or math.ceil(n_users / N_BATCHES),
+            statistics="masked",
+            projection=self.projection,
+            schedule=PowerDecay(self.forgetting),
+            n_epochs=self.n_epochs,
+            tol=self.tol,
+            max_time=self.max_time,
+            missing=True,
+            n_threads=self.n_threads,
+        )

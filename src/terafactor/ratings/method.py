@@ -1,0 +1,43 @@
+"""What a way to learn from ratings has to offer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from terafactor._threads import Executor
+from terafactor.ratings.model import Codes, RatingModel
+from terafactor.ratings.table import RatingTable
+from terafactor.solver.callbacks import Callback
+from terafactor.solver.loop import Elapsed, Learner
+from terafactor.solver.position import Position
+
+
+class Method(Protocol):
+    """A way to learn. Its state is its own affair; it has ``n_steps``, ``position()`` and ``rewound()``."""
+
+    @property
+    def n_threads(self) -> int:
+        """Threads; the result does not depend on it."""
+
+    def learn(
+        self,
+        table: RatingTable,
+        callbacks: Sequence[Callback] = (),
+        *,
+        start: Position | None = None,
+        elapsed: Elapsed | None = None,
+    ) -> Any:
+        """Return the state after learning from a table, from the beginning or from a position."""
+
+    def watching(self, table: RatingTable) -> Callable[[Learner], RatingModel]:
+        """Return what tells the model, without users, of a learner that learns from ``table``."""
+
+    def model(self, state: Any) -> RatingModel:
+        """Return the model of a state, without users."""
+
+    def codes(self, state: Any, table: RatingTable, executor: Executor) -> Codes:
+        """Return the codes of the users of the table that the state learned from."""
+
+    def at(self, position: Position) -> Any:
+        """Return the state of a position."""

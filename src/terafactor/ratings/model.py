@@ -1,0 +1,178 @@
+"""A fitted model of ratings: what predicts, and what codes a user from ratings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import numpy as np
+
+from terafactor._threads import Executor
+from terafactor._typing import Array, Indices
+from terafactor.kernels.ranking import predict_pairs
+from terafactor.kernels.ratings import row_width
+from terafactor.ratings.encode import encode
+from terafactor.ratings.prior import Prior
+from terafactor.solver.position import Position
+
+
+@dataclass(frozen=True)
+class Codes:
+    """What is known of some users."""
+
+    factors: Array
+    """(b, width), float32."""
+
+    variances: Array
+    """How uncertain they are (b, width)."""
+
+    biases: Array
+    """(b,), float32; zero where the factors tell all."""
+
+
+@dataclass(frozen=True)
+class RatingModel:
+    """Predicts ``offset + scale * (user bias + item bias + code . factors)``. Rows are padded to ``row_width(k)``."""
+
+    item_factors: Array
+    """(p, width), float32."""
+
+    item_variances: Array
+    """How uncertain they are (p, width)."""
+
+    item_biases: Array
+    """(p,), float32."""
+
+    user_prior: Prior
+    """What codes look like before any rating."""
+
+    item_prior: Prior
+    """What items look like."""
+
+    noise: float
+    """Variance of the noise in ratings of variance one."""
+
+    alpha: float | None
+    """Ridge per rating; None when the prior takes its part."""
+
+    offset: float
+    """Rating that stands for 0 inside."""
+
+    scale: float
+    """Difference of ratings that stands for 1 inside."""
+
+    damping: float | None
+    """Ratings of the mean added to those of a user for its bias; None when users have no bias apart from the code."""
+
+    user_factors: Array = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    """Codes of the users known (n, width)."""
+
+    user_biases: Array = field(default_factory=lambda: np.zeros(0, np.float32))
+    """(n,), float32."""
+
+    @property
+    def n_components(self) -> int:
+        """Number of factors, k."""
+        return len(self.user_prior.mean)
+
+    def encode(self, starts: Indices, items: Array, values: Array, executor: Executor) -> Codes:
+        """Return the codes of users from their ratings.
+
+        starts (b + 1,), items, values: ratings by user. A user without ratings gets what the model expects of anyone.
+        """
+        inside = ((values - self.offset) / self.scale).astype(np.float32) - self.item_biases[items]
+        biases = np.zeros(len(starts) - 1, np.float32)
+        if self.damping is not None:
+            counts = np.diff(starts)
+            owners = np.repeat(np.arange(len(counts)), counts)
+            totals = np.bincount(owners, inside, len(counts))
+            biases[:] = totals / np.maximum(counts + self.damping, 1e-12)
+            inside -= biases[owners]
+        codes, variances, _ = encode(
+            starts, items, inside, self.item_factors, self.item_variances, self.user_prior, self.noise, self.alpha,
+            executor,
+        )  # fmt: skip
+        return Codes(codes, variances, biases)
+
+    def with_users(self, codes: Codes) -> Self:
+        """Return the model with other users."""
+        return replace(self, user_factors=codes.factors, user_biases=codes.biases)
+
+    def turned_round(self, codes: Codes) -> Self:
+        """Return the model with users and items changing places; ``codes`` are those of its users."""
+        return replace(
+            self,
+            item_factors=codes.factors,
+            item_variances=codes.variances if self.alpha is None else np.zeros_like(codes.factors),
+            item_biases=codes.biases,
+            user_factors=self.item_factors,
+            user_biases=self.item_biases,
+            user_prior=self.item_prior,
+            item_prior=self.user_prior,
+        )
+
+    def predict(self, users: Array, items: Array, executor: Executor) -> Array:
+        """Return predictions (n,) for pairs of numbers; -1 stands for one that is not known."""
+        inside = np.empty(len(users), np.float32)
+        user_factors, user_biases = self.users_and_stranger()
+        item_factors, item_biases = _with_stranger(self.item_factors, self.item_biases, self.item_prior)
+        users, items = (np.ascontiguousarray(numbers, np.int64) for numbers in (users, items))
+
+        def predict(start: int, stop: int) -> None:
+            predict_pairs(users, items, user_factors, user_biases, item_factors, item_biases, start, stop, inside)
+
+        executor.split(predict, len(users))
+        return np.asarray(self.offset + self.scale * inside.astype(np.float64))
+
+    def users_and_stranger(self) -> tuple[Array, Array]:
+        """Return factors and biases of users, with a last row for one who is not known."""
+        return _with_stranger(self.user_factors, self.user_biases, self.user_prior)
+
+    def item_shapes(self) -> Array:
+        """Return factors of items (p, k) around their mean, which says nothing about how items differ."""
+        factors = self.item_factors[:, : self.n_components]
+        return factors - factors.mean(axis=0)
+
+    def position(self) -> Position:
+        """Return all of it by name."""
+        priors = {
+            f"{prior}.{name}": array
+            for prior in ("user_prior", "item_prior")
+            for name, array in getattr(self, prior).position().arrays.items()
+        }
+        names = ("item_factors", "item_variances", "item_biases", "user_factors", "user_biases")
+        numbers = {name: getattr(self, name) for name in ("noise", "alpha", "offset", "scale", "damping")}
+        return Position(numbers, {name: getattr(self, name) for name in names} | priors)
+
+    @classmethod
+    def at(cls, position: Position, n_components: int) -> RatingModel:
+        """Return the model of a position, refusing one whose parts do not belong together."""
+        width = row_width(n_components)
+        item_factors = position.array("item_factors", (None, width), np.float32)
+        user_factors = position.array("user_factors", (None, width), np.float32)
+
+        def optional(name: str) -> float | None:
+            return None if position.numbers.get(name) is None else position.number(name, float)
+
+        return cls(
+            item_factors=item_factors,
+            item_variances=position.array("item_variances", item_factors.shape, np.float32),
+            item_biases=position.array("item_biases", (len(item_factors),), np.float32),
+            user_prior=Prior.at(position.part("user_prior"), n_components),
+            item_prior=Prior.at(position.part("item_prior"), n_components),
+            noise=position.number("noise", float),
+            alpha=optional("alpha"),
+            offset=position.number("offset", float),
+            scale=position.number("scale", float),
+            damping=optional("damping"),
+            user_factors=user_factors,
+            user_biases=position.array("user_biases", (len(user_factors),), np.float32),
+        )
+
+
+def _with_stranger(factors: Array, biases: Array, prior: Prior) -> tuple[Array, Array]:
+    """Return factors and biases with a last row for one who is not known, who is like the mean."""
+    stranger = np.zeros((1, row_width(len(prior.mean))), np.float32)
+    stranger[0, : len(prior.mean)] = prior.mean
+    known = factors if len(factors) else stranger[:0]
+    return np.vstack([known, stranger]), np.append(biases, np.float32(0))

@@ -1,0 +1,180 @@
+"""The default method: one code Gram per item."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from terafactor._random import Purpose, generator
+from terafactor._threads import Executor
+from terafactor._typing import Array
+from terafactor.ratings.batches import RatingBatch, cut_into_batches
+from terafactor.ratings.model import Codes, RatingModel
+from terafactor.ratings.state import DAMPING, CompletionState
+from terafactor.ratings.step import MEMORY, CompletionOptions, step
+from terafactor.ratings.table import RatingTable
+from terafactor.solver.callbacks import Callback
+from terafactor.solver.fit import announce_compilation
+from terafactor.solver.loop import Elapsed, Learner, run_loop
+from terafactor.solver.position import Position
+
+N_BATCHES = 10
+"""Batches in a pass, unless their size is given: items are solved anew with each."""
+
+SAME = 1e-6
+"""Standard deviation of ratings, relative to their mean, below which they count as constant."""
+
+
+@dataclass(frozen=True)
+class PerFeatureMethod:
+    """Learns item by item, each from the codes of its own users."""
+
+    n_components: int
+    alpha: float | None
+    """Ridge per rating of variance one; None: noise and priors are learned."""
+
+    seed: int
+    memory: float = MEMORY
+    """Passes over the data after which what was learned from a rating has decayed to 1 / e of its weight."""
+
+    pinned: bool = False
+    """Whether biases are explicit."""
+
+    batch_size: int | None = None
+    """Users per step; None: a tenth of them."""
+
+    n_epochs: float = 1
+    tol: float = 0.0
+    max_time: float | None = None
+    n_threads: int = 1
+
+    def learn(
+        self,
+        table: RatingTable,
+        callbacks: Sequence[Callback] = (),
+        *,
+        start: Position | None = None,
+        elapsed: Elapsed | None = None,
+    ) -> CompletionState:
+        """Learn from a table, from the beginning or from a position."""
+        started = time.perf_counter()
+        announce_compilation()
+        with Executor(self.n_threads) as executor:
+            state = self._initial_state(table) if start is None else CompletionState.at(start)
+            batches = self._batches(table, state, executor)
+            last = math.ceil(self.n_epochs * len(batches) - 1e-9)  # as many as the loop of matrices does
+            learner = CompletionLearner(batches, self, state, executor)
+            run_loop(
+                learner, range(state.n_batches, last), len(batches), callbacks, max_time=self.max_time,
+                elapsed=elapsed, started=started,
+            )  # fmt: skip
+        return state
+
+    def learn_more(self, state: CompletionState, table: RatingTable) -> None:
+        """Learn from rows of users, in the order of their numbers, a batch at a time. The state has room for all."""
+        with Executor(self.n_threads) as executor:
+            for batch in self._batches(table, state, executor, shuffle=False):
+                step(state, batch, self.completion, executor)
+
+    def watching(self, table: RatingTable) -> Callable[[Learner], RatingModel]:
+        """Return what tells the model, without users, of a learner that learns from ``table``."""
+        return lambda learner: self.model(learner.state)  # type: ignore[attr-defined]
+
+    def model(self, state: CompletionState) -> RatingModel:
+        """Return the model, without users."""
+        return state.model(self.alpha)
+
+    def codes(self, state: CompletionState, table: RatingTable, executor: Executor) -> Codes:
+        """Return the codes of the users of a table."""
+        return self.model(state).encode(*table.by_user(), executor)
+
+    def at(self, position: Position) -> CompletionState:
+        """Return the state of a position."""
+        return CompletionState.at(position)
+
+    @property
+    def completion(self) -> CompletionOptions:
+        """What a step needs to know."""
+        return CompletionOptions(self.alpha, self.memory, self.pinned)
+
+    def _initial_state(self, table: RatingTable) -> CompletionState:
+        """Return the state before the first step, with the mean and the spread of the ratings."""
+        offset = float(table.values.mean(dtype=np.float64))
+        scale = float(table.values.std(dtype=np.float64))
+        scale = scale if scale > SAME * abs(offset) else 1.0
+        counts = np.bincount(table.items, minlength=table.shape[1])
+        totals = np.bincount(table.items, table.values, table.shape[1])
+        means = (totals - offset * counts) / scale / (counts + DAMPING)
+        state = CompletionState.start(
+            means, self.n_components, self.seed, learned=self.alpha is None, pinned=self.pinned
+        )
+        state.offset, state.scale = offset, scale
+        state.totals += counts
+        state.n_users = int(np.count_nonzero(np.bincount(table.users, minlength=table.shape[0])))
+        return state
+
+    def _batches(
+        self, table: RatingTable, state: CompletionState, executor: Executor, *, shuffle: bool = True
+    ) -> list[RatingBatch]:
+        """Cut the users that have ratings into batches, for good; ratings in units of the state."""
+        users = np.flatnonzero(np.bincount(table.users, minlength=table.shape[0]))
+        if shuffle:
+            users = generator(self.seed, Purpose.ROW_ORDER).permutation(users)
+        size = self.batch_size or math.ceil(len(users) / N_BATCHES)
+        groups = np.array_split(users, math.ceil(len(users) / size))
+        return cut_into_batches(table.users, table.items, state.inside(table.values), groups, table.shape[1], executor)
+
+
+class CompletionLearner:
+    """What the loop drives: one step per batch, the batches of each pass in an order of its own."""
+
+    n_reseeded = 0
+
+    def __init__(
+        self,
+        batches: Sequence[RatingBatch],
+        method: PerFeatureMethod,
+        state: CompletionState,
+        executor: Executor,
+    ) -> None:
+        self.batches = batches
+        self.method = method
+        self.state = state
+        self.executor = executor
+
+    @property
+    def n_steps(self) -> int:
+        return self.state.n_steps
+
+    @property
+    def n_samples(self) -> int:
+        return self.state.n_samples
+
+    def steps(self, numbers: range) -> Generator[int, None, None]:
+        for number in numbers:
+            epoch, place = divmod(number, len(self.batches))
+            order = generator(self.method.seed, Purpose.ROW_ORDER, epoch + 1).permutation(len(self.batches))
+            batch = self.batches[order[place]]
+            step(self.state, batch, self.method.completion, self.executor)
+            self.state.n_batches += 1
+            yield batch.n_bytes
+
+    def has_settled(self) -> bool:
+        state = self.state
+        if state.n_batches % len(self.batches) or self.method.tol == 0:
+            return False
+        before, state.last_error = state.last_error, state.mean_error
+        return abs(before - state.mean_error) <= self.method.tol * state.mean_error
+
+    def surrogate(self) -> float:
+        return self.state.mean_error * self.state.scale**2
+
+    def atoms(self) -> Array:
+        return self.state.factors[:, : self.state.n_components].T
+
+    def position(self) -> Position:
+        return self.state.position()

@@ -1,0 +1,100 @@
+"""``read_ratings``: the right reader for a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from terafactor.data.formats import require
+from terafactor.errors import DataError
+from terafactor.ratings.open import find_columns, open_ratings
+from terafactor.ratings.readers.netflix import is_netflix, read_netflix
+from terafactor.ratings.readers.text import COMMA, DOUBLE_COLON, PLAIN_TAB, TAB, TextLayout, read_text
+from terafactor.ratings.table import Duplicates, RatingTable
+
+LAYOUTS: dict[str, TextLayout] = {
+    ".dat": DOUBLE_COLON,
+    ".data": PLAIN_TAB,
+    ".csv": COMMA,
+    ".tsv": TAB,
+    ".inter": TAB,
+}
+IN_FOLDER = ("ratings.dat", "ratings.csv", "u.data")
+"""Files of ratings in the folders of MovieLens."""
+
+
+def read_ratings(
+    path: Path | str, *, duplicates: Duplicates = "error", columns: Mapping[str, str] | None = None
+) -> RatingTable:
+    """Read a file or folder of ratings.
+
+    Parameters
+    ----------
+    path : path
+        ``ratings.dat``, ``u.data`` or ``ratings.csv`` of MovieLens or the folder with one of them; the folder of the
+        Netflix Prize; a CSV, TSV, RecBole ``.inter`` or Parquet file with named columns; an ``.npz`` file, either a
+        SciPy matrix or arrays called user, item, rating and perhaps timestamp.
+    duplicates : {"error", "last", "mean"}
+        What to do when a user rates an item twice.
+    columns : mapping, optional
+        Which columns are "user", "item", "rating" and "time", when their names do not tell.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise DataError(f"{path} does not exist")
+    if path.is_dir():
+        return _read_folder(path, duplicates, columns)
+    suffix = path.suffix.lower()
+    if suffix in LAYOUTS:
+        return read_text(path, LAYOUTS[suffix], duplicates, columns)
+    if suffix in (".parquet", ".pq"):
+        return _read_parquet(path, duplicates, columns)
+    if suffix == ".npz":
+        return _read_npz(path, duplicates, columns)
+    raise DataError(f"{path} is not a file of ratings: {', '.join([*LAYOUTS, '.parquet', '.npz'])} are read")
+
+
+def _read_folder(path: Path, duplicates: Duplicates, columns: Mapping[str, str] | None) -> RatingTable:
+    if is_netflix(path):
+        return read_netflix(path)
+    found = [path / name for name in IN_FOLDER if (path / name).is_file()]
+    if not found:
+        raise DataError(f"{path} has none of {', '.join(IN_FOLDER)} and no file of the Netflix Prize")
+    return read_ratings(found[0], duplicates=duplicates, columns=columns)
+
+
+def _read_parquet(path: Path, duplicates: Duplicates, columns: Mapping[str, str] | None) -> RatingTable:
+    polars = require("polars", extra="ratings", purpose=f"reading {path}")
+    try:
+        found = find_columns(list(polars.read_parquet_schema(path)), columns)
+        frame = polars.read_parquet(path, columns=list(found.values()))
+    except (polars.exceptions.PolarsError, OSError) as error:
+        raise DataError(f"{path} cannot be read as Parquet: {error}") from error
+    for name in found.values():
+        if frame[name].null_count():
+            row = frame[name].is_null().arg_max()
+            raise DataError(f"{path}, row {row}: column {name} has no value")
+    return open_ratings(frame, duplicates=duplicates, columns=columns)
+
+
+def _read_npz(path: Path, duplicates: Duplicates, columns: Mapping[str, str] | None) -> RatingTable:
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            names = list(arrays)
+            if "format" in names:
+                return RatingTable.from_matrix(_sparse(path))
+            found = find_columns(names, columns)
+            return RatingTable.of(*(arrays[name] for name in found.values()), duplicates=duplicates)
+    except (OSError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path} cannot be read as arrays: {error}") from error
+
+
+def _sparse(path: Path) -> Any:
+    from scipy.sparse import load_npz
+
+    return load_npz(path)

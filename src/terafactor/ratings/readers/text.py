@@ -1,0 +1,134 @@
+"""Text files with one rating per line."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from terafactor.data.formats import require
+from terafactor.errors import DataError
+from terafactor.ratings.open import find_columns
+from terafactor.ratings.table import Duplicates, RatingTable
+
+ROLES = ("user", "item", "rating", "time")
+LONGEST_FIELD = 80
+"""Characters of a bad line that an error shows."""
+
+
+@dataclass(frozen=True)
+class TextLayout:
+    """How a text file holds its ratings."""
+
+    separator: str
+    """What stands between fields."""
+
+    places: Mapping[str, int] | None = None
+    """Which field is the user, item, rating and time, for a file without a header."""
+
+    @property
+    def parsed_separator(self) -> str:
+        """What polars splits on: it takes single characters, so that ``::`` leaves an empty field in between."""
+        return self.separator[0]
+
+    @property
+    def step(self) -> int:
+        """Fields that polars finds for each one there is."""
+        return len(self.separator)
+
+
+DOUBLE_COLON = TextLayout("::", {"user": 0, "item": 1, "rating": 2, "time": 3})
+PLAIN_TAB = TextLayout("\t", {"user": 0, "item": 1, "rating": 2, "time": 3})
+COMMA, TAB = TextLayout(","), TextLayout("\t")
+
+
+def read_text(
+    path: Path, layout: TextLayout, duplicates: Duplicates, columns: Mapping[str, str] | None = None
+) -> RatingTable:
+    """Read a text file, strictly: an error names the first line that is not a rating."""
+    polars = require("polars", extra="ratings", purpose=f"reading {path}")
+    first = next((fields for _, fields in _lines(path, layout)), [])
+    places = _places(first, layout, columns)
+    frame = _parse(polars, path, layout, places, len(first))
+    values = {role: frame[role] for role in places}
+    rating = values["rating"].to_numpy()
+    if any(series.null_count() for series in values.values()) or not np.isfinite(rating).all():
+        raise _first_bad_line(path, layout, places, len(first))
+    times = values["time"].to_numpy() if "time" in values else None
+    return RatingTable.of(values["user"], values["item"], rating, times, duplicates=duplicates)
+
+
+def _places(first: list[str], layout: TextLayout, columns: Mapping[str, str] | None) -> dict[str, int]:
+    """Return which field is what, given those of the first line."""
+    if layout.places is not None:
+        return {role: place for role, place in layout.places.items() if place < max(len(first), 3)}
+    header = [name.lstrip("\ufeff") for name in first]
+    return {role: header.index(name) for role, name in find_columns(header, columns).items()}
+
+
+def _parse(polars: Any, path: Path, layout: TextLayout, places: Mapping[str, int], n_fields: int) -> Any:
+    """Return a data frame of the fields; ids are integers, or text where one is not."""
+    names = {place * layout.step: role for role, place in places.items()}
+    for id_type in (polars.Int64, polars.String):
+        types = {"user": id_type, "item": id_type, "rating": polars.Float32, "time": polars.Float64}
+        fields = [names.get(number, f"field {number}") for number in range((n_fields - 1) * layout.step + 1)]
+        try:
+            return polars.read_csv(
+                path,
+                separator=layout.parsed_separator,
+                has_header=False,
+                skip_rows=0 if layout.places is not None else 1,
+                schema={field: types.get(field, polars.String) for field in fields},
+                columns=list(names),
+            )
+        except polars.exceptions.PolarsError:
+            continue
+    raise _first_bad_line(path, layout, places, n_fields)
+
+
+def _first_bad_line(path: Path, layout: TextLayout, places: Mapping[str, int], n_fields: int) -> DataError:
+    """Find the line that is not a rating, in a second and slower pass."""
+    for number, fields in _lines(path, layout):
+        if number == 1 and layout.places is None:
+            continue
+        problem = _problem(fields, places, n_fields)
+        if problem:
+            shown = layout.separator.join(fields)[:LONGEST_FIELD]
+            return DataError(f"{path}, line {number}: {problem}: {shown!r}")
+    return DataError(f"{path} holds no ratings that can be read")
+
+
+def _lines(path: Path, layout: TextLayout) -> Iterator[tuple[int, list[str]]]:
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        if layout.step > 1:
+            for number, line in enumerate(file, start=1):
+                yield number, line.rstrip("\r\n").split(layout.separator)
+            return
+        reader = csv.reader(file, delimiter=layout.separator)
+        for fields in reader:
+            yield reader.line_num, fields
+
+
+def _problem(fields: list[str], places: Mapping[str, int], n_fields: int) -> str | None:
+    """Say what is wrong with a line, None when nothing is."""
+    if len(fields) <= max(places.values()):
+        return f"{len(fields)} fields, at least {max(places.values()) + 1} are needed"
+    if len(fields) > n_fields:
+        return f"{len(fields)} fields, the first line has {n_fields}"
+    empty = [role for role, place in places.items() if not fields[place].strip()]
+    if empty:
+        return f"the {empty[0]} is empty"
+    for role in ("rating", "time"):
+        if role in places:
+            try:
+                finite = math.isfinite(float(fields[places[role]]))
+            except ValueError:
+                finite = False
+            if not finite:
+                return f"the {role} is not a finite number"
+    return None

@@ -1,0 +1,202 @@
+"""What learning from ratings remembers between steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from terafactor._random import Purpose, generator
+from terafactor._typing import Array, Indices
+from terafactor.kernels.ratings import row_width
+from terafactor.ratings.model import RatingModel
+from terafactor.ratings.prior import Prior
+from terafactor.ratings.table import RatingTable
+from terafactor.solver.position import Position
+
+USER_BIAS, ITEM_BIAS = 0, 1
+"""Coordinates that start as biases: items have 1 in the first, so codes hold the user's bias there; in the second it
+is the other way round."""
+
+SPREAD = 0.1
+"""Standard deviation of the other coordinates of items at the start."""
+
+DAMPING = 5.0
+"""Ratings of the mean that every item is believed to have had, when its bias starts."""
+
+ARRAYS = ("factors", "variances", "statistics", "weights", "counts", "totals")
+PRIORS = ("user_prior", "item_prior")
+COUNTERS = ("n_users", "n_steps", "n_samples", "n_batches")
+NUMBERS = ("offset", "scale", "noise", "squared_error", "n_errors", "last_error")
+"""What a position is made of."""
+
+FIRST_NOISE = 0.5
+"""Share of the variance of ratings that counts as noise before anything is known."""
+
+
+@dataclass
+class CompletionState:
+    """All the arrays and counters. Rows of factors are padded to ``row_width(k)``."""
+
+    factors: Array
+    """Items (p, width), float32."""
+
+    variances: Array
+    """By how much these are uncertain (p, width)."""
+
+    statistics: Array
+    """Per item, decayed sum over its users of [a, x]' [a, x] (p, width, width), upper triangles."""
+
+    weights: Array
+    """Decayed number of ratings in the statistics (p,), float32."""
+
+    counts: Indices
+    """Ratings seen of each item, each once (p,)."""
+
+    user_prior: Prior
+    """What codes of users look like."""
+
+    item_prior: Prior
+    """What rows of items look like."""
+
+    totals: Indices
+    """Ratings that each item has in all (p,)."""
+
+    n_users: int = 0
+    """Users that have ratings."""
+
+    offset: float = 0.0
+    """Rating that stands for 0 inside."""
+
+    scale: float = 1.0
+    """Difference of ratings that stands for 1 inside."""
+
+    noise: float = FIRST_NOISE
+    """Variance of the noise in ratings of variance one."""
+
+    squared_error: float = 0.0
+    """Decayed sum of expected squared errors."""
+
+    n_errors: float = 0.0
+    """Decayed number of ratings in it."""
+
+    last_error: float = 0.0
+    """Mean error at the end of the pass before, for the stop."""
+
+    n_steps: int = 0
+    """Steps done."""
+
+    n_samples: int = 0
+    """Users coded, each as often as it came."""
+
+    n_batches: int = 0
+    """Batches that the fit has read."""
+
+    @property
+    def mean_error(self) -> float:
+        """Expected squared error per rating, in units of ``scale``."""
+        return self.squared_error / self.n_errors if self.n_errors else FIRST_NOISE
+
+    def inside(self, ratings: Array) -> Array:
+        """Return ratings as what is learned from: zero on average, of variance one, float32."""
+        return ((ratings - np.float32(self.offset)) / np.float32(self.scale)).astype(np.float32, copy=False)
+
+    @property
+    def n_components(self) -> int:
+        """Number of factors, k."""
+        return len(self.user_prior.mean)
+
+    @classmethod
+    def start(cls, item_means: Array, n_components: int, seed: int, *, learned: bool, pinned: bool) -> CompletionState:
+        """Return the state before the first step.
+
+        item_means (p,): damped mean of the standardized ratings of each item. Everything else about items is random.
+        learned: whether priors are learned; pinned: whether biases stay what they are at the start.
+        """
+        n_items, width = len(item_means), row_width(n_components)
+        factors = np.zeros((n_items, width), np.float32)
+        random = generator(seed, Purpose.INITIAL_ATOMS)
+        factors[:, :n_components] = SPREAD * random.standard_normal((n_items, n_components), np.float32)
+        user_mean, item_mean = np.zeros((2, n_components))
+        factors[:, USER_BIAS], item_mean[USER_BIAS] = 1.0, 1.0
+        if n_components > ITEM_BIAS:
+            factors[:, ITEM_BIAS], user_mean[ITEM_BIAS] = item_means, 1.0
+        user_pinned, item_pinned = (ITEM_BIAS, USER_BIAS) if pinned else (None, None)
+        return cls(
+            factors=factors,
+            variances=np.zeros_like(factors),
+            statistics=np.zeros((n_items, width, width), np.float32),
+            weights=np.zeros(n_items, np.float32),
+            counts=np.zeros(n_items, np.int64),
+            totals=np.zeros(n_items, np.int64),
+            user_prior=Prior.start(user_mean, learned=learned, pinned=user_pinned),
+            item_prior=Prior.start(item_mean, learned=learned, pinned=item_pinned),
+        )
+
+    def model(self, alpha: float | None) -> RatingModel:
+        """Return what predicts, without users; items never rated are what the model expects of any."""
+        factors, k = self.factors.copy(), self.n_components
+        unseen = self.counts == 0
+        factors[unseen, :k] = self.item_prior.mean
+        return RatingModel(
+            item_factors=factors,
+            item_variances=self.variances.copy(),
+            item_biases=np.zeros(len(factors), np.float32),
+            user_prior=replace(self.user_prior),
+            item_prior=replace(self.item_prior),
+            noise=self.noise,
+            alpha=alpha,
+            offset=self.offset,
+            scale=self.scale,
+            damping=None,
+        )
+
+    def rewound(self) -> Position:
+        """Return a position with what was learned, from which a fit makes all its passes."""
+        position = self.position()
+        return Position({**position.numbers, "n_batches": 0}, position.arrays)
+
+    def grown(self, n_items: int) -> None:
+        """Make room for items that were not known, which start as what the model expects of any."""
+        fresh = n_items - len(self.factors)
+        rows = np.zeros((fresh, self.factors.shape[1]), np.float32)
+        rows[:, : self.n_components] = self.item_prior.mean
+        self.factors = np.vstack([self.factors, rows])
+        self.variances = np.vstack([self.variances, np.zeros_like(rows)])
+        self.statistics = np.concatenate([self.statistics, np.zeros((fresh, *self.statistics.shape[1:]), np.float32)])
+        self.weights = np.append(self.weights, np.zeros(fresh, np.float32))
+        self.counts, self.totals = (np.append(a, np.zeros(fresh, np.int64)) for a in (self.counts, self.totals))
+
+    def expect(self, rows: RatingTable, known: Array) -> None:
+        """Count the ratings of users that were not known. known (n_before,): whether a user had ratings."""
+        fresh = np.ones(rows.shape[0], bool)
+        fresh[: len(known)] = ~known
+        self.totals += np.bincount(rows.items[fresh[rows.users]], minlength=rows.shape[1])
+        np.maximum(self.totals, np.bincount(rows.items, minlength=rows.shape[1]), out=self.totals)
+        self.n_users += len(np.unique(rows.users[fresh[rows.users]]))
+
+    def position(self) -> Position:
+        """Return all of it by name; the arrays are shared, not copied."""
+        arrays = {name: getattr(self, name) for name in ARRAYS}
+        for name in PRIORS:
+            prior = getattr(self, name).position().arrays
+            arrays |= {f"{name}.{part}": array for part, array in prior.items()}
+        return Position({name: getattr(self, name) for name in (*COUNTERS, *NUMBERS)}, arrays)
+
+    @classmethod
+    def at(cls, position: Position) -> CompletionState:
+        """Return the state of a position, refusing one whose parts do not belong together."""
+        factors = position.array("factors", (None, None), np.float32)
+        n_items, width = factors.shape
+        n_components = len(position.array("user_prior.mean", (None,), np.float64))
+        shapes = {"variances": factors.shape, "statistics": (n_items, width, width), "weights": (n_items,)}
+        return cls(
+            factors=factors,
+            **{name: position.array(name, shape, np.float32) for name, shape in shapes.items()},  # type: ignore[arg-type]
+            counts=position.array("counts", (n_items,), np.int64),
+            totals=position.array("totals", (n_items,), np.int64),
+            user_prior=Prior.at(position.part("user_prior"), n_components),
+            item_prior=Prior.at(position.part("item_prior"), n_components),
+            **{name: position.number(name) for name in COUNTERS},
+            **{name: position.number(name, float) for name in NUMBERS},
+        )

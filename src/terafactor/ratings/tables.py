@@ -1,0 +1,129 @@
+"""Predictions and recommendations as tables in files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from terafactor._typing import Array
+from terafactor.data.formats import require
+from terafactor.errors import DataError, ParameterError
+from terafactor.ratings.ids import Ids
+from terafactor.ratings.open import find_columns
+
+if TYPE_CHECKING:
+    from terafactor.ratings.matrix_completion import MatrixCompletion
+
+
+def add_predictions(
+    estimator: MatrixCompletion, pairs: Path, out: Path, columns: Mapping[str, str] | None = None
+) -> int:
+    """Write the table of pairs with a column ``prediction``; return how many there are."""
+    frame = _read_table(pairs)
+    found = find_columns(list(frame.columns), columns, needed=("user", "item"))
+    users, items = (
+        as_known(ids, frame[found[role]].to_list())
+        for role, ids in (("user", estimator.users_), ("item", estimator.items_))
+    )
+    _write_table(frame.with_columns(prediction=estimator.predict((users, items))), out)
+    return len(frame)
+
+
+def as_known(known: Array, given: Sequence[Any]) -> list[Any]:
+    """Return ids as the model has them: integers that came as text, or text that looks like integers."""
+    if known.dtype.kind == "U":
+        return [str(value) for value in given]
+    return [_as_integer(value) for value in given] if known.dtype.kind in "iu" else list(given)
+
+
+def _as_integer(value: Any) -> Any:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return value
+
+
+@dataclass(frozen=True)
+class Recommendations:
+    """Lists of items for users."""
+
+    users: list[Any]
+    """Ids of the users."""
+
+    known: list[bool]
+    """Whether the model knows them."""
+
+    items: Array
+    """Ids of items (n_users, n), best first."""
+
+    ratings: Array
+    """Predicted ratings (n_users, n); NaN where there is no further item."""
+
+    titles: Mapping[str, str]
+    """Titles by the text of an item's id, if there are any."""
+
+    @classmethod
+    def of(
+        cls, estimator: MatrixCompletion, users: Sequence[str] | None, n: int, *, exclude_seen: bool,
+        titles: Mapping[str, str],
+    ) -> Recommendations:  # fmt: skip
+        """Return the lists of some users, or of all."""
+        asked = estimator.users_.tolist() if users is None else as_known(estimator.users_, users)
+        known = (Ids(estimator.users_).find(asked) >= 0).tolist()
+        items, ratings = estimator.recommend(None if users is None else asked, n, exclude_seen=exclude_seen)
+        return cls(asked, known, items, ratings, titles)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one record per user, as plain values."""
+        return [
+            {"user": user, "known": known, "items": [self._item(*pair) for pair in self._list(row)]}
+            for row, (user, known) in enumerate(zip(self.users, self.known, strict=True))
+        ]
+
+    def write(self, path: Path) -> None:
+        """Write a table with one line per user and rank."""
+        polars = require("polars", extra="ratings", purpose=f"writing {path}")
+        there = np.isfinite(self.ratings)
+        rows, ranks = np.nonzero(there)
+        columns = {
+            "user": np.asarray(self.users)[rows],
+            "rank": ranks + 1,
+            "item": self.items[there],
+            "rating": self.ratings[there].astype(np.float32),
+        }
+        if self.titles:
+            columns["title"] = np.array([self.titles.get(str(item), "") for item in columns["item"]], dtype=object)
+        _write_table(polars.DataFrame(columns), path)
+
+    def _list(self, row: int) -> list[tuple[Any, float]]:
+        pairs = zip(self.items[row].tolist(), self.ratings[row].tolist(), strict=True)
+        return [(item, rating) for item, rating in pairs if np.isfinite(rating)]
+
+    def _item(self, item: Any, rating: float) -> dict[str, Any]:
+        title = self.titles.get(str(item))
+        return {"item": item, "rating": rating} | ({} if title is None else {"title": title})
+
+
+def _read_table(path: Path) -> Any:
+    polars = require("polars", extra="ratings", purpose=f"reading {path}")
+    try:
+        if path.suffix.lower() in (".parquet", ".pq"):
+            return polars.read_parquet(path)
+        return polars.read_csv(path, separator="\t" if path.suffix.lower() in (".tsv", ".inter") else ",")
+    except (polars.exceptions.PolarsError, OSError) as error:
+        raise DataError(f"{path} cannot be read as a table: {error}") from error
+
+
+def _write_table(frame: Any, path: Path) -> None:
+    if path.exists():
+        raise ParameterError(f"{path} exists: choose another name, or remove it")
+    if path.suffix.lower() == ".parquet":
+        frame.write_parquet(path)
+    elif path.suffix.lower() == ".csv":
+        frame.write_csv(path)
+    else:
+        raise ParameterError(f"tables are written as .parquet or .csv, got {path}")

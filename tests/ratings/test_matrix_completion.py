@@ -1,0 +1,281 @@
+"""The estimator: what it learns, predicts and recommends."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+
+from terafactor import MatrixCompletion, RatingTable, load_model
+from terafactor.datasets import make_ratings
+from terafactor.errors import DataError, ParameterError
+from terafactor.ratings import split_randomly
+
+METHODS = [
+    {},
+    {"alpha": 0.1},
+    {"explicit_biases": True},
+    {"stream": "items"},
+    {"statistics": "masked"},
+    {"statistics": "masked", "projection": "exact"},
+    {"statistics": "masked", "codes": "last", "damping": 2.0},
+    {"statistics": "masked", "stream": "items"},
+]
+
+
+def fitted(X, **parameters):
+    return MatrixCompletion(**({"n_components": 4, "random_state": 0, "n_epochs": 5} | parameters)).fit(X)
+
+
+@pytest.mark.parametrize("parameters", METHODS, ids=str)
+def test_every_method_predicts_better_than_biases(parameters):
+    known, asked = split_randomly(RatingTable.of(*make_ratings(400, 80, 9600)), 0.2)
+    model = fitted(known, n_epochs=10, **parameters)
+    means = np.bincount(known.items, known.values, 80) / np.bincount(known.items, minlength=80)
+    of_means = np.sqrt(np.mean((means[asked.items] - asked.values) ** 2))
+    assert -model.score(asked) < 0.7 * of_means
+
+
+def test_the_default_comes_close_to_the_noise():
+    known, asked = split_randomly(RatingTable.of(*make_ratings(800, 100, 24000)), 0.2)
+    model = fitted(known, n_components=8, n_epochs=10)
+    assert -model.score(asked) < 1.2 * 0.3
+    assert 0.27 < model.noise_ < 0.36
+
+
+@pytest.mark.parametrize("parameters", METHODS, ids=str)
+def test_the_same_seed_gives_the_same_bits_for_any_number_of_threads(X, parameters):
+    one, two = (fitted(X, n_threads=n, n_epochs=2, **parameters) for n in (1, 2))
+    np.testing.assert_array_equal(one.components_, two.components_)
+    np.testing.assert_array_equal(one.user_factors_, two.user_factors_)
+    assert one.recommend(n=3)[0].tolist() == two.recommend(n=3)[0].tolist()
+
+
+@pytest.mark.parametrize("parameters", [{}, {"alpha": 0.1}], ids=str)
+@pytest.mark.parametrize(("scale", "shift"), [(20.0, 0.0), (-3.0, 0.0), (1.0, 1000.0), (1e-3, -5.0)])
+def test_predictions_follow_scale_sign_and_origin_of_ratings(ratings, parameters, scale, shift):
+    users, items, values = ratings
+    before = fitted(ratings, n_epochs=3, **parameters).predict((users, items))
+    changed = fitted((users, items, scale * values.astype(np.float64) + shift), n_epochs=3, **parameters)
+    np.testing.assert_allclose(
+        changed.predict((users, items)), scale * before + shift, atol=0.02 * abs(scale) + 1e-5 * abs(shift)
+    )
+
+
+def test_a_checkerboard_without_its_diagonal_is_completed():
+    board = (np.add.outer(np.arange(40), np.arange(40)) % 2).astype(float) * 4 + 1
+    np.fill_diagonal(board, np.nan)
+    board = np.where(np.eye(40, k=1, dtype=bool), np.nan, board)  # of odd places too, one per user: a 5
+    for parameters in ({}, {"alpha": 0.02}):
+        model = fitted(board, n_components=3, n_epochs=10, **parameters)
+        first = model.recommend(n=1)[0][:39, 0]
+        np.testing.assert_array_equal(first, np.arange(1, 40))
+
+
+@pytest.mark.parametrize("parameters", [{}, {"alpha": 0.1}, {"statistics": "masked"}], ids=str)
+def test_folding_in_a_known_user_gives_the_code_it_has(X, parameters):
+    model = fitted(X, **parameters)
+    np.testing.assert_allclose(model.transform(X), model.user_factors_, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(model.transform(X[[5, 3]]), model.user_factors_[[5, 3]], rtol=1e-4, atol=1e-5)
+
+
+def test_predictions_of_pairs_of_a_pattern_and_of_strangers(X):
+    model = fitted(X)
+    users, items = X.nonzero()
+    as_matrix = model.predict(X)
+    np.testing.assert_array_equal(model.predict((users, items)), as_matrix.tocoo().data)
+    np.testing.assert_array_equal(model.predict(np.column_stack([users, items])), as_matrix.tocoo().data)
+    strangers = model.predict(([10**6, 0, 10**6], [0, 10**6, 10**6]))
+    assert np.isfinite(strangers).all()
+    assert strangers[2] == pytest.approx(X.data.mean(), abs=0.5)
+    with pytest.raises(DataError, match="shape \\(3,\\)"):
+        model.predict([1, 2, 3])
+
+
+def test_predictions_stay_in_the_range_seen_unless_told(X):
+    X.data[:] = np.clip(X.data, 2.5, 3.5)
+    clipped, free = fitted(X), fitted(X, clip=False)
+    pairs = tuple(axis.ravel() for axis in np.indices(X.shape))
+    low, high = X.data.min(), X.data.max()
+    assert clipped.range_ == (low, high)
+    np.testing.assert_array_equal(clipped.predict(pairs), np.clip(free.predict(pairs), low, high))
+    assert free.predict(pairs).max() > high
+
+
+def test_recommendations_are_the_best_predictions_of_what_was_not_seen(X):
+    model = fitted(X, clip=False)
+    predicted = model.predict(tuple(axis.ravel() for axis in np.indices(X.shape))).reshape(X.shape)
+    unseen = np.where(X.toarray() != 0, -np.inf, predicted)
+    items, ratings = model.recommend(n=5)
+    np.testing.assert_array_equal(items, np.argsort(-unseen, axis=1)[:, :5])
+    np.testing.assert_allclose(ratings, np.take_along_axis(predicted, items, 1), rtol=1e-4)
+    with_seen, _ = model.recommend([7], n=5, exclude_seen=False)
+    np.testing.assert_array_equal(with_seen[0], np.argsort(-predicted[7])[:5])
+    allowed, _ = model.recommend([7], n=2, allowed=[3, 50, 11, 10**9], exclude_seen=False)
+    assert allowed[0].tolist() == sorted([3, 50, 11], key=lambda item: -predicted[7, item])[:2]
+    folded, _ = model.recommend(histories=X[[7, 3]], n=5)
+    np.testing.assert_array_equal(folded, items[[7, 3]])
+
+
+def test_recommendations_where_there_is_little_to_recommend(X):
+    model = fitted(X)
+    stranger, ratings = model.recommend([10**6], n=3)
+    assert stranger.shape == (1, 3)
+    assert np.isfinite(ratings).all()
+    items, ratings = model.recommend([0], n=4, allowed=[2, 5], exclude_seen=False)
+    assert set(items[0, :2]) == {2, 5}
+    assert np.isnan(ratings[0, 2:]).all()
+    none, ratings = model.recommend([0], n=2, allowed=[])
+    assert none.shape == (1, 2)
+    assert np.isnan(ratings).all()
+    with pytest.raises(ParameterError, match="n must be an integer >= 1, got 0"):
+        model.recommend(n=0)
+
+
+def test_items_that_are_alike_are_similar():
+    users, items, values = make_ratings(300, 40, 3600)
+    twin = items == 3
+    both = (np.append(users, users[twin]), np.append(items, np.full(twin.sum(), 40)), np.append(values, values[twin]))
+    model = fitted(both, n_components=5)
+    found, cosines = model.similar_items([3, 40], n=4)
+    assert found[0, 0] == 40
+    assert found[1, 0] == 3
+    assert cosines[0, 0] > 0.99
+    assert np.all(np.diff(cosines, axis=1) <= 0)
+    with pytest.raises(DataError, match="item 99 is not known"):
+        model.similar_items([99])
+
+
+@pytest.mark.parametrize("parameters", METHODS, ids=str)
+def test_users_and_items_without_ratings_are_average(parameters):
+    users, items, values = make_ratings(60, 30, 540)
+    X = sparse.coo_array((values, (users + 1, items + 1)), shape=(63, 33))
+    model = fitted(X, **parameters)
+    assert model.user_factors_.shape == (63, 4)
+    predicted = model.predict(([0, 62, 0, 5], [4, 5, 0, 32]))
+    assert np.isfinite(predicted).all()
+    assert np.isfinite(model.recommend([0], n=33)[1]).all()
+    assert predicted[2] == pytest.approx(values.mean(), abs=0.7)
+
+
+@pytest.mark.parametrize("parameters", METHODS, ids=str)
+def test_one_rating_in_all(parameters):
+    model = fitted(([7], ["x"], [4.0]), **parameters)
+    assert model.predict(([7, 8], ["x", "y"])).tolist() == [4.0, 4.0]
+    _, ratings = model.recommend([7], n=1)
+    assert np.isnan(ratings).all()
+
+
+@pytest.mark.parametrize("parameters", METHODS, ids=str)
+@pytest.mark.parametrize("constant", [0.0, 3.0, -1e6])
+def test_constant_ratings(ratings, parameters, constant):
+    users, items, values = ratings
+    model = fitted((users, items, np.full_like(values, constant)), n_epochs=2, clip=False, **parameters)
+    predicted = model.predict((np.arange(120), np.arange(120) % 60))
+    np.testing.assert_allclose(predicted, constant, rtol=1e-3, atol=1e-2)
+
+
+def test_no_rating_at_all_is_refused():
+    with pytest.raises(DataError, match="no rating among 4 users and 5 items"):
+        MatrixCompletion().fit(sparse.csr_array((4, 5)))
+
+
+@pytest.mark.parametrize("n_components", [1, 2, 60])
+def test_any_number_of_factors(X, n_components):
+    assert fitted(X, n_components=n_components).components_.shape == (n_components, 60)
+
+
+def test_ids_come_back_as_they_were():
+    users, items, values = make_ratings(50, 20, 300)
+    names = np.array([f"user {number}" for number in range(50)])
+    model = fitted((names[users], items.astype(np.int64) * -(10**15), values))
+    assert model.users_.tolist() == sorted(set(names[users]))
+    assert set(model.recommend(["user 3"], n=3)[0][0]) <= set(model.items_)
+    assert model.items_.min() == -19 * 10**15
+
+
+def test_learning_more_takes_in_new_users_and_items():
+    users, items, values = make_ratings(600, 60, 10800)
+    early = (users < 300) & (items < 50)
+    model = fitted((users[early], items[early], values[early]), n_components=5)
+    later = users >= 300
+    model.partial_fit((users[later], items[later], values[later]))
+    assert set(model.users_) == set(users[early | later])
+    assert set(model.items_) == set(range(60))
+    asked = (users[later], items[later], values[later])
+    assert -model.score(asked) < 0.5
+    seen = {item for user, item in zip(users, items, strict=True) if user == 450}
+    assert not seen & set(model.recommend([450], n=10)[0][0])
+    fresh = items >= 50
+    assert -model.score((users[later & fresh], items[later & fresh], values[later & fresh])) < 0.6
+
+
+def test_learning_more_replaces_the_row_of_a_known_user(X):
+    model = fitted(X)
+    row = sparse.lil_array((1, 60))
+    row[0, [1, 2, 3]] = [5, 1, 4]
+    before = model.user_factors_[1:].copy()
+    model.partial_fit(row.tocsr())
+    np.testing.assert_array_equal(model.user_factors_[1:], before)
+    np.testing.assert_allclose(model.user_factors_[0], model.transform(row.tocsr())[0], rtol=1e-5)
+    assert len(model.users_) == 120
+    assert set(range(60)) - set(model.recommend([0], n=57)[0][0]) == {1, 2, 3}
+    assert MatrixCompletion(2, random_state=0).partial_fit(X).components_.shape == (2, 60)
+    with pytest.raises(ParameterError, match="partial_fit is for statistics='per_feature'"):
+        fitted(X, statistics="masked").partial_fit(X)
+
+
+@pytest.mark.parametrize("parameters", METHODS, ids=str)
+def test_a_model_survives_a_file(X, tmp_path, parameters):
+    model = fitted(X, n_epochs=2, **parameters)
+    model.save(tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    pairs = tuple(axis.ravel() for axis in np.indices(X.shape))
+    np.testing.assert_array_equal(loaded.predict(pairs), model.predict(pairs))
+    np.testing.assert_array_equal(loaded.recommend(n=4)[0], model.recommend(n=4)[0])
+    np.testing.assert_array_equal(loaded.transform(X), model.transform(X))
+    if model.statistics == "per_feature" and model.stream == "users":
+        one, other = loaded.partial_fit(X[:10]), model.partial_fit(X[:10])
+        np.testing.assert_array_equal(one.components_, other.components_)
+
+
+def test_validation_is_recorded_and_a_callback_stops(X):
+    known, asked = split_randomly(RatingTable.from_matrix(X), 0.2)
+    model = MatrixCompletion(4, random_state=0, n_epochs=4).fit(known, validation=asked)
+    assert model.history_[-1].objective == pytest.approx(-model.score(asked), rel=1e-5)
+    assert model.history_[0].objective > model.history_[-1].objective
+    assert model.stopped_by_ == "n_epochs"
+    stopped = fitted(X, callbacks=[lambda snapshot: snapshot.step == 3])
+    assert (stopped.stopped_by_, stopped.n_steps_) == ("callback", 3)
+    settled = fitted(X, tol=0.5, n_epochs=50)
+    assert settled.stopped_by_ == "tol"
+    assert settled.n_steps_ < 100
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_components": 0}, "n_components must be an integer >= 1, got 0"),
+        ({"n_components": 1, "explicit_biases": True}, "explicit_biases takes two"),
+        ({"alpha": 0}, "alpha must be a number > 0, or None to learn it, got 0"),
+        ({"statistics": "full"}, "statistics must be 'per_feature' or 'masked', got 'full'"),
+        ({"stream": "rows"}, "stream must be 'users' or 'items'"),
+        ({"codes": "first"}, "codes must be 'refit' or 'last'"),
+        ({"batch_size": 0}, "batch_size must be an integer >= 1 or None, got 0"),
+        ({"n_epochs": 0}, "n_epochs must be a number > 0, got 0"),
+        ({"memory": -1}, "memory must be a number > 0, got -1"),
+        ({"damping": -1}, "damping must be a number >= 0, got -1"),
+        ({"max_time": -1}, "max_time must be a number > 0"),
+        ({"projection": "half", "statistics": "masked"}, "projection must be"),
+    ],
+)
+def test_parameters_that_cannot_work_are_named(X, parameters, message):
+    with pytest.raises(ParameterError, match=message):
+        MatrixCompletion(**parameters).fit(X)
+
+
+def test_parameters_are_stored_and_cloned(X):
+    model = MatrixCompletion(5, alpha=0.2, random_state=3)
+    before = model.get_params()
+    model.fit(X)
+    assert model.get_params() == before
+    assert clone(model).get_params() == before

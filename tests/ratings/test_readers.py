@@ -1,0 +1,161 @@
+"""Files of ratings."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from terafactor.errors import DataError
+from terafactor.ratings import read_ratings
+from terafactor.ratings.readers import read_netflix, read_titles
+from terafactor.ratings.readers.netflix import split_probe
+
+ROWS = [(1, 10, 5.0, 100), (1, 20, 3.5, 101), (7, 10, 1.0, 99), (3, 30, 4.0, 50)]
+
+
+def text(separator, header=None, rows=ROWS):
+    lines = [separator.join(map(str, row)) for row in rows]
+    return "\n".join(([header] if header else []) + lines) + "\n"
+
+
+def content(table):
+    times = [None] * len(table) if table.times is None else table.times.tolist()
+    users, items = table.user_ids.values[table.users].tolist(), table.item_ids.values[table.items].tolist()
+    return sorted(zip(users, items, table.values.tolist(), times, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("ratings.dat", text("::")),
+        ("u.data", text("\t")),
+        ("ratings.csv", text(",", "userId,movieId,rating,timestamp")),
+        ("ratings.csv", "\ufeff" + text(",", "userId,movieId,rating,timestamp").replace("\n", "\r\n")),
+        ("ml.inter", text("\t", "user_id:token\titem_id:token\trating:float\ttimestamp:float")),
+        ("x.tsv", text("\t", "item\tuser\trating\ttime", [(i, u, r, t) for u, i, r, t in ROWS])),
+        ("x.csv", text(",", "title,user,item,rating,time", [('"a, b"', *row) for row in ROWS])),
+    ],
+)
+def test_text_files(tmp_path, name, written):
+    (tmp_path / name).write_text(written, newline="")
+    assert content(read_ratings(tmp_path / name)) == sorted(ROWS)
+
+
+def test_text_files_without_times_and_with_ids_that_are_text(tmp_path):
+    path = tmp_path / "ratings.dat"
+    path.write_text(text("::", rows=[row[:3] for row in ROWS]))
+    assert content(read_ratings(path)) == sorted((*row[:3], None) for row in ROWS)
+    path = tmp_path / "x.csv"
+    path.write_text("user,item,rating\n1,a,3\nx2,b,4\n")
+    assert content(read_ratings(path)) == [("1", "a", 3.0, None), ("x2", "b", 4.0, None)]
+
+
+@pytest.mark.parametrize(
+    ("name", "bad", "line", "problem"),
+    [
+        ("ratings.dat", "1::20::five::3", 3, "the rating is not a finite number: '1::20::five::3'"),
+        ("ratings.dat", "1::20::5", 3, "3 fields, at least 4 are needed"),
+        ("u.data", "\t20\t5\t3", 3, "the user is empty"),
+        ("u.data", "2\t20\tnan\t3", 3, "the rating is not a finite number"),
+        ("u.data", "2\t20\t3\t3\t3\t3", 3, "6 fields, the first line has 4"),
+        ("ratings.csv", "2,20,inf,3", 4, "the rating is not a finite number"),
+        ("ratings.csv", "2,20,,3", 4, "the rating is empty"),
+        ("ratings.csv", "garbage", 4, "1 fields, at least 4 are needed"),
+    ],
+)
+def test_the_first_bad_line_is_named(tmp_path, name, bad, line, problem):
+    separator = {"ratings.dat": "::", "u.data": "\t", "ratings.csv": ","}[name]
+    header = "userId,movieId,rating,timestamp" if name.endswith("csv") else None
+    lines = text(separator, header).splitlines()
+    lines.insert(line - 1, bad)
+    (tmp_path / name).write_text("\n".join([*lines, bad]) + "\n")
+    with pytest.raises(DataError, match=f"{name}, line {line}: {problem}"):
+        read_ratings(tmp_path / name)
+
+
+def test_arrays_parquet_and_folders(tmp_path):
+    import polars
+
+    users, items, ratings, times = zip(*ROWS, strict=True)
+    frame = polars.DataFrame({"user_id": users, "movie_id": items, "score": ratings, "time": times})
+    frame.write_parquet(tmp_path / "x.parquet")
+    assert content(read_ratings(tmp_path / "x.parquet")) == sorted(ROWS)
+    np.savez(tmp_path / "x.npz", user=users, item=items, rating=ratings, timestamp=times)
+    assert content(read_ratings(tmp_path / "x.npz")) == sorted(ROWS)
+    sparse.save_npz(tmp_path / "matrix.npz", sparse.coo_array((ratings, (users, items))))
+    assert content(read_ratings(tmp_path / "matrix.npz")) == sorted((*row[:3], None) for row in ROWS)
+    folder = tmp_path / "ml"
+    folder.mkdir()
+    (folder / "ratings.csv").write_text(text(",", "userId,movieId,rating,timestamp"))
+    assert content(read_ratings(folder)) == sorted(ROWS)
+    holes = frame.with_columns(score=polars.Series([1.0, None, 2.0, 3.0]))
+    holes.write_parquet(tmp_path / "holes.parquet")
+    with pytest.raises(DataError, match="row 1: column score has no value"):
+        read_ratings(tmp_path / "holes.parquet")
+
+
+def test_what_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"nothing\.csv does not exist"):
+        read_ratings(tmp_path / "nothing.csv")
+    (tmp_path / "x.pdf").write_text("")
+    with pytest.raises(DataError, match=r"x\.pdf is not a file of ratings: \.dat, \.data, \.csv"):
+        read_ratings(tmp_path / "x.pdf")
+    (tmp_path / "x.npz").write_text("not a zip")
+    with pytest.raises(DataError, match="cannot be read as arrays"):
+        read_ratings(tmp_path / "x.npz")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="has none of"):
+        read_ratings(tmp_path / "empty")
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match="no column is recognized as user among a, b"):
+        read_ratings(tmp_path / "x.csv")
+
+
+def test_ratings_given_twice(tmp_path):
+    path = tmp_path / "u.data"
+    path.write_text(text("\t", rows=[*ROWS, (1, 20, 1.5, 300)]))
+    with pytest.raises(DataError, match="user 1 rates item 20 more than once"):
+        read_ratings(path)
+    assert (1, 20, 1.5, 300) in content(read_ratings(path, duplicates="last"))
+    assert 2.5 in [row[2] for row in content(read_ratings(path, duplicates="mean"))]
+
+
+NETFLIX = {"combined_data_1.txt": "1:\n30,3,2005-09-06\n7,5,2005-05-13\n2:\n30,4,2005-12-26\n",
+           "combined_data_2.txt": "9:\n8,1,1970-01-03\n"}  # fmt: skip
+
+
+def test_the_netflix_prize(tmp_path):
+    for name, written in NETFLIX.items():
+        (tmp_path / name).write_text(written)
+    table = read_netflix(tmp_path)
+    assert content(table) == [(7, 1, 5.0, 12916), (8, 9, 1.0, 2), (30, 1, 3.0, 13032), (30, 2, 4.0, 13143)]
+    assert content(read_ratings(tmp_path)) == content(table)
+    with pytest.raises(DataError, match=r"has no probe\.txt"):
+        split_probe(table, tmp_path)
+    (tmp_path / "probe.txt").write_text("1:\n7\n9:\n8\n")
+    known, probe = split_probe(table, tmp_path)
+    assert [row[:2] for row in content(probe)] == [(7, 1), (8, 9)]
+    assert [row[:2] for row in content(known)] == [(30, 1), (30, 2)]
+    (tmp_path / "probe.txt").write_text("1:\n99\n")
+    with pytest.raises(DataError, match="lists customers or movies that have no rating"):
+        split_probe(table, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("written", "line"), [("30,3,2005-09-06\n", 1), ("1:\n30,3,2005-09-06\n30,x,2005-09-06\n", 3), ("1:\n30\n", 2)]
+)
+def test_a_bad_line_of_the_netflix_prize_is_named(tmp_path, written, line):
+    folder = tmp_path / "training_set"
+    folder.mkdir()
+    (folder / "mv_0000001.txt").write_text(written)
+    with pytest.raises(DataError, match=rf"mv_0000001\.txt, line {line} is neither"):
+        read_netflix(tmp_path)
+
+
+def test_titles(tmp_path):
+    (tmp_path / "movies.csv").write_text('movieId,title,genres\n1,"Dune, part two",Sci-Fi\n')
+    assert read_titles(tmp_path / "movies.csv")["1"] == "Dune, part two"
+    (tmp_path / "movies.dat").write_bytes("1::Amélie::Comedy\n".encode("latin-1"))
+    assert read_titles(tmp_path / "movies.dat") == {"1": "Amélie"}
+    (tmp_path / "items.tsv").write_text("1\n")
+    with pytest.raises(DataError, match="line 1: an id and a title are needed"):
+        read_titles(tmp_path / "items.tsv")

@@ -1,0 +1,133 @@
+"""Ratings in run directories, and the commands."""
+
+import json
+
+import numpy as np
+import pytest
+
+from terafactor import CheckpointPolicy, MatrixCompletion, load_model, train
+from terafactor.cli import main
+from terafactor.errors import RunInterruptedError
+
+METHODS = [{}, {"alpha": 0.1, "stream": "items"}, {"statistics": "masked", "codes": "last"}]
+
+
+@pytest.mark.parametrize("parameters", METHODS, ids=str)
+def test_a_resumed_run_ends_with_the_same_bits(X, tmp_path, parameters):
+    import signal
+
+    def estimator():
+        return MatrixCompletion(3, random_state=0, n_epochs=3, **parameters)
+
+    def interrupt(snapshot):
+        if snapshot.step == 17:
+            signal.raise_signal(signal.SIGTERM)
+
+    whole = train(estimator(), X, tmp_path / "whole", holdout=0.1)
+    policy = CheckpointPolicy(steps=5)
+    with pytest.raises(RunInterruptedError):
+        train(estimator(), X, tmp_path / "run", holdout=0.1, checkpoints=policy, callbacks=[interrupt])
+    resumed = train(estimator(), X, tmp_path / "run", resume=True, holdout=0.1)
+    np.testing.assert_array_equal(resumed.components_, whole.components_)
+    np.testing.assert_array_equal(resumed.user_factors_, whole.user_factors_)
+    assert [line.objective for line in resumed.history_][-1] == whole.history_[-1].objective
+    loaded = load_model(tmp_path / "run")
+    np.testing.assert_array_equal(loaded.predict(X.nonzero()), whole.predict(X.nonzero()))
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path, capsys):
+    """Run a command in an empty folder; return what it leaves with and what it prints."""
+    monkeypatch.chdir(tmp_path)
+
+    def run_command(*arguments):
+        monkeypatch.setattr("sys.argv", ["terafactor", "ratings", *arguments])
+        with pytest.raises(SystemExit) as left:
+            main()
+        captured = capsys.readouterr()
+        return left.value.code, captured.out, captured.err
+
+    return run_command
+
+
+@pytest.fixture
+def files(ratings, tmp_path):
+    """Write ratings.csv and test.csv, with ids from 1 and 1001 on, and movies.csv."""
+    users, items, values = ratings
+    is_test = np.random.default_rng(0).random(len(users)) < 0.2
+    for name, rows in (("ratings.csv", ~is_test), ("test.csv", is_test)):
+        lines = zip(users[rows] + 1, items[rows] + 1001, values[rows], strict=True)
+        (tmp_path / name).write_text("userId,movieId,rating\n" + "".join(f"{u},{i},{r}\n" for u, i, r in lines))
+    (tmp_path / "movies.csv").write_text("movieId,title\n" + "".join(f"{i + 1001},Film {i}\n" for i in range(60)))
+
+
+@pytest.mark.usefixtures("files")
+def test_commands_from_ratings_to_recommendations(run, tmp_path):
+    import polars
+
+    code, out, err = run("fit", "ratings.csv", "-k", "4", "--out", "run", "--seed", "0", "--holdout", "5%", "--json")
+    assert code == 0, err
+    assert json.loads(out)["objective"] < 0.8
+    code, out, _ = run("evaluate", "run", "test.csv", "-n", "5", "--json")
+    facts = json.loads(out)
+    assert facts["rmse"] == pytest.approx(-load_model("run").score("test.csv"))
+    assert set(facts) == {"ratings", "rmse", "mae", "ndcg@5", "recall@5"}
+    assert "rmse" in run("evaluate", "run/model", "test.csv")[1]
+
+    assert run("predict", "run", "test.csv", "--out", "predicted.csv")[0] == 0
+    predicted = polars.read_csv("predicted.csv")
+    errors = predicted["prediction"].to_numpy() - predicted["rating"].to_numpy()
+    assert np.sqrt(np.mean(errors**2)) == pytest.approx(facts["rmse"])
+
+    code, out, _ = run("recommend", "run", "--user", "42", "-n", "3", "--titles", "movies.csv")
+    items, _ = load_model("run").recommend([42], n=3)
+    assert code == 0
+    assert "user 42" in out
+    assert all(f"Film {item - 1001}" in out for item in items[0])
+    code, out, _ = run("recommend", "run", "--user", "42", "--user", "stranger", "-n", "2", "--json")
+    assert [record["known"] for record in json.loads(out)] == [True, False]
+    assert run("recommend", "run", "-n", "3", "--out", "all.parquet", "--titles", "movies.csv")[0] == 0
+    table = polars.read_parquet("all.parquet")
+    assert table.columns == ["user", "rank", "item", "rating", "title"]
+    assert table.filter(polars.col("user") == 42)["item"].to_list() == items[0].tolist()
+    assert len(table) == 3 * 120
+
+
+@pytest.mark.usefixtures("files")
+def test_commands_leave_with_what_went_wrong(run, tmp_path):
+    assert run("fit", "nothing.csv", "--out", "run")[0] == 3
+    code, _, err = run("fit", "ratings.csv", "--out", "run", "--alpha", "-1")
+    assert code == 2
+    assert "alpha must be a number > 0" in err
+    code, _, err = run("fit", "ratings.csv", "--out", "other", "--column", "who=userId")
+    assert code == 2
+    assert "--column needs ROLE=NAME" in err
+    assert run("fit", "ratings.csv", "-k", "2", "--epochs", "1", "--out", "good", "--seed", "0")[0] == 0
+    code, _, err = run("recommend", "good")
+    assert code == 2
+    assert "say --user for one user, or --out" in err
+    (tmp_path / "taken.csv").write_text("")
+    code, _, err = run("recommend", "good", "--out", "taken.csv")
+    assert code == 2
+    assert "exists" in err
+
+
+def test_a_run_has_a_report_and_its_checkpoints_can_be_loaded(X, tmp_path):
+    from terafactor import report_runs
+    from terafactor.ratings.panel import directions
+
+    policy = CheckpointPolicy(steps=5)
+    model = train(MatrixCompletion(3, random_state=0, n_epochs=2), X, tmp_path / "run", checkpoints=policy)
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "What items differ in" in page
+    assert "RMSE on held-out ratings" in page
+    assert report_runs(tmp_path / "run", path=tmp_path / "again.html").is_file()
+
+    strongest = directions(model.components_, [str(item) for item in range(60)])[0]
+    axis = np.linalg.svd(model.components_ - model.components_.mean(axis=1, keepdims=True), full_matrices=False)[2][0]
+    assert {int(item) for item in strongest.low + strongest.high} == set(np.argsort(axis)[[*range(5), *range(-5, 0)]])
+
+    checkpoint = load_model(sorted((tmp_path / "run" / "checkpoints").iterdir())[0])
+    assert len(checkpoint.users_) == 0
+    assert np.isfinite(checkpoint.recommend(histories=X[:2], n=3)[1]).all()
+    assert np.isfinite(checkpoint.predict(([5], [5]))).all()

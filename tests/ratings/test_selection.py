@@ -1,0 +1,99 @@
+"""Splits, metrics and the choice of alpha."""
+
+import numpy as np
+import pytest
+
+from terafactor import MatrixCompletion, MatrixCompletionCV, RatingTable
+from terafactor.datasets import make_ratings
+from terafactor.errors import DataError, ParameterError
+from terafactor.ratings import split_by_time, split_per_user, split_randomly
+from terafactor.ratings.evaluation import evaluate_model
+from terafactor.ratings.metrics import mae, ndcg_at, recall_at, rmse
+
+
+@pytest.mark.parametrize("split", [split_randomly, split_per_user])
+def test_a_split_is_of_the_ratings_and_a_function_of_the_seed(table, split):
+    known, asked = split(table, 0.25, seed=3)
+    assert len(known) + len(asked) == len(table)
+    assert len(asked) == pytest.approx(0.25 * len(table), rel=0.1)
+    pairs = {*zip(known.users, known.items, strict=True)} | {*zip(asked.users, asked.items, strict=True)}
+    assert len(pairs) == len(table)
+    np.testing.assert_array_equal(asked.values, split(table, 0.25, seed=3)[1].values)
+    assert not np.array_equal(asked.items, split(table, 0.25, seed=4)[1].items)
+
+
+def test_a_split_per_user_takes_the_same_share_of_each(table):
+    _, asked = split_per_user(table, 0.3)
+    counts = np.bincount(table.users)
+    np.testing.assert_array_equal(np.bincount(asked.users, minlength=len(counts)), np.floor(0.3 * counts))
+
+
+def test_a_split_by_time_tests_on_the_future(ratings):
+    times = np.random.default_rng(0).permutation(len(ratings[0]))
+    known, asked = split_by_time(RatingTable.of(*ratings, times), 0.2)
+    assert known.times.max() < asked.times.min()
+    with pytest.raises(DataError, match="have no times"):
+        split_by_time(RatingTable.of(*ratings))
+    with pytest.raises(ParameterError, match="test_share must be between 0 and 1, got 2"):
+        split_randomly(RatingTable.of(*ratings), 2)
+
+
+def test_metrics_of_known_answers():
+    assert rmse(np.array([1.0, 4.0]), np.array([1.0, 2.0])) == pytest.approx(np.sqrt(2))
+    assert mae(np.array([1.0, 4.0]), np.array([1.0, 2.0])) == 1
+    lists, starts = np.array([[1, 2], [3, 4], [5, -1]]), np.array([0, 1, 4, 4])
+    relevant = np.array([2, 3, 4, 9])
+    assert recall_at(lists, starts, relevant) == pytest.approx((1 + 1) / 2)
+    assert ndcg_at(lists, starts, relevant) == pytest.approx((1 / np.log2(3) + 1) / 2)
+    assert np.isnan(recall_at(lists[:0], np.array([0]), relevant[:0]))
+
+
+def test_evaluation_of_a_model(table):
+    known, asked = split_randomly(table, 0.2)
+    model = MatrixCompletion(4, random_state=0).fit(known)
+    facts = evaluate_model(model, asked, n=10)
+    assert facts["rmse"] == pytest.approx(-model.score(asked))
+    assert facts["mae"] < facts["rmse"]
+    by_chance = evaluate_model(MatrixCompletion(1, random_state=0, n_epochs=0.1).fit(known), asked, n=10)
+    assert facts["ndcg@10"] > by_chance["ndcg@10"] > 0
+    assert 0 < facts["recall@10"] <= 1
+
+
+def test_the_best_alpha_is_found():
+    table = RatingTable.of(*make_ratings(300, 60, 5400, noise=1.0))
+    search = MatrixCompletionCV(
+        MatrixCompletion(4, random_state=0, n_epochs=4), alphas=[10.0, 0.1, 1e-4], n_components=[1, 4], n_splits=2
+    ).fit(table)
+    assert (search.best_.alpha, search.best_.n_components) == (0.1, 4)
+    assert len(search.results_) == 6
+    assert all(len(result.errors) == 2 for result in search.results_)
+    assert search.best_.mean == min(result.mean for result in search.results_)
+    assert search.estimator_.alpha == 0.1
+    assert search.score(table) == search.estimator_.score(table)
+    assert search.recommend([3], n=2)[0].shape == (1, 2)
+
+
+@pytest.mark.parametrize("parameters", [{}, {"statistics": "masked"}, {"stream": "items"}], ids=str)
+def test_default_grids_have_fifteen_values_and_a_curve(table, tmp_path, parameters):
+    base = MatrixCompletion(3, random_state=0, n_epochs=1, batch_size=60, **parameters)
+    search = MatrixCompletionCV(base, n_splits=1).fit(table)
+    assert len(search.results_) == 15
+    errors = [result.mean for result in search.results_]
+    assert min(errors) < 0.9 * max(errors)
+    picture = search.plot(tmp_path / "curve.png")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_warm_start_ends_where_a_cold_one_does(table):
+    def errors(alphas):
+        base = MatrixCompletion(3, random_state=0, n_epochs=15)
+        return MatrixCompletionCV(base, alphas=alphas, n_splits=1).fit(table).results_[-1].mean
+
+    assert errors([0.3, 0.1]) == pytest.approx(errors([0.1]), rel=0.05)
+
+
+def test_a_search_without_anything_to_try_is_refused(table):
+    with pytest.raises(ParameterError, match="must leave something to try"):
+        MatrixCompletionCV(alphas=[]).fit(table)
+    with pytest.raises(ParameterError, match="splitter must be callable or one of random, per_user, by_time"):
+        MatrixCompletionCV(splitter="odd").fit(table)

@@ -1,0 +1,129 @@
+"""Tables of ratings and their ids."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from terafactor import RatingTable
+from terafactor.errors import DataError, DataTypeError, ParameterError
+from terafactor.ratings import open_ratings
+from terafactor.ratings.ids import Ids
+
+ANY_IDS = [
+    [5, 3, 5, 1],
+    [-7, 2**62, -7, 0],
+    [2**63 + 5, 2**63, 2**63 + 5, 2**63],
+    ["b", "a", "b", "Ä"],
+    ["1", 1, "1", 2.5],
+    [(1, 2), (1, 3), (1, 2), "x"],
+    np.array([3, 1, 3, 2], np.uint8),
+    [True, False, True, True],
+]
+
+
+@pytest.mark.parametrize("given_ids", ANY_IDS, ids=str)
+def test_ids_of_any_type_are_kept(given_ids):
+    as_objects = np.empty(len(given_ids), object)
+    as_objects[:] = list(given_ids)
+    known, numbers = Ids.of(as_objects if isinstance(given_ids[0], tuple) else given_ids)
+    assert [known.values[number] for number in numbers] == list(given_ids)
+    np.testing.assert_array_equal(known.find(as_objects), numbers)
+    assert len(known) == len(set(given_ids))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(-50, 50) | st.integers(-(2**63), 2**63 - 1), min_size=1))
+def test_integers_are_numbered_as_by_a_sort(values):
+    known, numbers = Ids.of(np.array(values, np.int64))
+    expected, inverse = np.unique(np.array(values, np.int64), return_inverse=True)
+    np.testing.assert_array_equal(known.values, expected)
+    np.testing.assert_array_equal(numbers, inverse)
+
+
+def test_ids_that_are_not_known_have_no_number():
+    known = Ids(np.array([10, 4, 7]))
+    assert known.find([4, 5, 10, -1]).tolist() == [1, -1, 0, -1]
+    assert known.find(["4", "x"]).tolist() == [-1, -1]
+    assert Ids(np.array([], np.int64)).find([3]).tolist() == [-1]
+
+
+def test_new_ids_come_after_the_known_ones():
+    more, numbers = Ids(np.array([10, 4])).extended([7, 4, 3, 7])
+    assert more.values.tolist() == [10, 4, 3, 7]
+    assert numbers.tolist() == [3, 1, 2, 3]
+    mixed, numbers = Ids(np.array(["a"])).extended(["a", "longer"])
+    assert mixed.values.tolist() == ["a", "longer"]
+    assert mixed.find(["longer"]).tolist() == [1]
+
+
+@pytest.mark.parametrize("values", [[3, -5, 2**62], ["", "a", "ü€", "a b"], []])
+def test_ids_survive_a_file(values):
+    known = Ids(np.array(values, dtype=np.int64 if not values else None))
+    assert Ids.at(known.position()).values.tolist() == known.values.tolist()
+
+
+def test_ids_that_no_file_can_hold_are_refused():
+    known, _ = Ids.of(np.array([(1, 2), None], dtype=object)[:1].repeat(2))
+    with pytest.raises(DataError, match="integers below 2\\*\\*63 or text, not tuple"):
+        known.position()
+
+
+def test_pairs_that_come_twice():
+    pairs = (["u", "u", "v", "u"], [1, 2, 1, 1], [1.0, 5.0, 2.0, 3.0])
+    with pytest.raises(DataError, match="user u rates item 1 more than once: say duplicates='last'"):
+        RatingTable.of(*pairs)
+    last = RatingTable.of(*pairs, duplicates="last")
+    assert sorted(zip(last.users.tolist(), last.items.tolist(), last.values.tolist(), strict=True)) == [
+        (0, 0, 3.0), (0, 1, 5.0), (1, 0, 2.0),
+    ]  # fmt: skip
+    by_time = RatingTable.of(*pairs, [9, 0, 0, 1], duplicates="last")
+    assert by_time.values[by_time.items == 0].tolist() == [1.0, 2.0]
+    mean = RatingTable.of(*pairs, duplicates="mean")
+    assert sorted(mean.values.tolist()) == [2.0, 2.0, 5.0]
+    with pytest.raises(ParameterError, match="duplicates must be"):
+        RatingTable.of(*pairs, duplicates="first")
+    with pytest.raises(DataError, match="more than once"):
+        RatingTable.from_matrix(sparse.coo_array(([1.0, 2.0], ([0, 0], [1, 1]))))
+
+
+def test_bad_ratings_are_named():
+    with pytest.raises(DataError, match="rating number 1 is nan"):
+        RatingTable.of([1, 2], [1, 2], [3.0, np.nan])
+    with pytest.raises(DataError, match="same length"):
+        RatingTable.of([1, 2], [1, 2], [3.0])
+    with pytest.raises(DataError, match="id number 1 is missing"):
+        RatingTable.of([1, None], [1, 2], [3.0, 4.0])
+    with pytest.raises(DataError, match="sequence of numbers"):
+        RatingTable.of([1], [1], ["five"])
+
+
+def test_ratings_are_opened_from_what_there_is(ratings, X, tmp_path):
+    import pandas
+    import polars
+
+    users, items, values = ratings
+    expected = X.toarray()
+    frame = {"movieId": items, "userId": users, "rating": values}
+    dense = np.where(expected == 0, np.nan, expected)
+    for given_ratings in (
+        X, X.tocoo(), sparse.csc_matrix(X), ratings, RatingTable.of(*ratings), polars.DataFrame(frame),
+        pandas.DataFrame(frame), dense,
+    ):  # fmt: skip
+        np.testing.assert_array_equal(open_ratings(given_ratings).as_matrix().toarray(), expected)
+    named = pandas.DataFrame({"who": users, "item": items, "rating": values})
+    np.testing.assert_array_equal(open_ratings(named, columns={"user": "who"}).as_matrix().toarray(), expected)
+    with pytest.raises(DataError, match="no column is recognized as user among who, item, rating"):
+        open_ratings(named)
+    with pytest.raises(DataError, match="no column 'whom' for user"):
+        open_ratings(named, columns={"user": "whom"})
+    with pytest.raises(DataTypeError, match="got int"):
+        open_ratings(3)
+
+
+def test_zeros_that_are_stored_are_ratings():
+    matrix = sparse.coo_array(([0.0, 2.0], ([0, 1], [1, 0])), shape=(3, 2))
+    table = RatingTable.from_matrix(matrix)
+    assert len(table) == 2
+    assert table.shape == (3, 2)
