@@ -49,6 +49,11 @@ class Size:
     netflix: Path | None = None
 
 
+BRAIN_FIELDS = ("n_rows", "n_features", "n_components", "n_epochs", "real_epochs", "hcp")
+RATING_FIELDS = ("ratings", "n_splits", "rating_epochs", "rating_components", "n_penalties", "all_splits", "movielens",
+                 "netflix")  # fmt: skip
+"""What figures of either kind depend on."""
+
 ML_1M = RatingsShape("1M", 6_040, 3_706, 1_000_000)
 ML_10M = RatingsShape("10M", 69_878, 10_677, 10_000_000)
 NETFLIX = RatingsShape("100M", 480_189, 17_770, 100_000_000)
