@@ -84,37 +84,40 @@ def ours(reduction: float, seed: int = 0) -> tuple[np.ndarray, float]:
     return atlas.components_, time.perf_counter() - started
 
 
+@cache
+def masked_by_nilearn(image: str, confound: str) -> np.ndarray:
+    """Return what nilearn's masker makes of an image, in the precision that it hands to DictLearning."""
+    from nilearn.maskers import NiftiMasker
+
+    made, _ = study()
+    return NiftiMasker(made.mask, **CLEANING).fit().transform(image, confounds=confound)
+
+
 def nilearn(alpha: float, seed: int = 0) -> tuple[np.ndarray, float]:
-    """Return the maps of nilearn's DictLearning on one thread, and its seconds without those of masking."""
+    """Return the maps of nilearn's DictLearning on one thread, and its seconds; images were masked before."""
+    import nilearn.maskers.masker_validation as validation
     from nilearn.decomposition import DictLearning
     from nilearn.maskers import MultiNiftiMasker
     from threadpoolctl import threadpool_limits
 
+    class Prepared(MultiNiftiMasker):
+        def transform(self, imgs: Any, confounds: Any = None, sample_mask: Any = None) -> Any:
+            return masked_by_nilearn(imgs, confounds[0]).copy()
+
     made, _ = study()
     images, confounds = runs()
-    masking = [0.0]
-
-    class TimedMasker(MultiNiftiMasker):
-        def transform_single_imgs(self, *arguments: Any, **options: Any) -> Any:
-            started = time.perf_counter()
-            try:
-                return super().transform_single_imgs(*arguments, **options)
-            finally:
-                masking[0] += time.perf_counter() - started
-
-    import nilearn.maskers.masker_validation as validation
-
-    validation.MultiNiftiMasker, kept = TimedMasker, validation.MultiNiftiMasker
+    for image, confound in zip(images, confounds, strict=True):
+        masked_by_nilearn(image, confound)
+    kept, validation.MultiNiftiMasker = validation.MultiNiftiMasker, Prepared
     try:
         with threadpool_limits(1), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            started = time.perf_counter()
             peer = DictLearning(K, alpha=alpha, mask=str(made.mask), random_state=seed, **CLEANING)
+            started = time.perf_counter()
             peer.fit(images, confounds=confounds)
-            taken = time.perf_counter() - started
+            return peer.components_, time.perf_counter() - started
     finally:
         validation.MultiNiftiMasker = kept
-    return peer.components_, taken - masking[0]
 
 
 @cache
@@ -146,24 +149,29 @@ def recovery(quick: bool) -> Iterator[Result]:
 
 
 def speed(quick: bool) -> Iterator[Result]:
-    """2: time of the fit without masking, and the held-out objective, at the penalty where nilearn finds most."""
+    """2: time of the fit without masking, in turns, and the held-out objective.
+
+    nilearn has two chances: the penalty with which it finds most of the networks, and the one that is fastest.
+    """
     ours(10)  # compiles
     best = max(peers(), key=lambda alpha: peers()[alpha][0])
-    maps, seconds = min((ours(10) for _ in range(2 if quick else 4)), key=lambda run: run[1])
-    theirs = {alpha: taken for alpha, (_, _, taken) in peers().items()}
-    details: dict[str, float | str] = {"ours s": seconds} | {f"nilearn alpha {a:g} s": t for a, t in theirs.items()}
-    yield Bar(
-        "2 nilearn's time over ours, its best penalty", theirs[best] / seconds, 10, at_most=False, details=details
-    )
-    yield Bar("2 nilearn's time over ours, its fastest penalty", min(theirs.values()) / seconds, 10, at_most=False)
+    fastest = min(peers(), key=lambda alpha: peers()[alpha][2])
+    times: dict[str, list[float]] = {"ours": [], "best": [], "fastest": []}
+    for _ in range(2 if quick else 4):
+        maps, seconds = ours(10)
+        times["ours"].append(seconds)
+        times["best"].append(nilearn(best)[1])
+        times["fastest"].append(nilearn(fastest)[1])
+    lowest_times = {name: min(taken) for name, taken in times.items()}
+    details = {f"{name} s": taken for name, taken in lowest_times.items()} | {"alpha": best, "fastest alpha": fastest}
+    ratio = lowest_times["best"] / lowest_times["ours"]
+    yield Bar("2 nilearn's time over ours, penalty that finds most", ratio, 10, at_most=False, details=details)
+    ratio = lowest_times["fastest"] / lowest_times["ours"]
+    yield Bar("2 nilearn's time over ours, penalty that is fastest", ratio, 10, at_most=False)
     lowest = min(value for _, value, _ in peers().values())
     objectives = {f"nilearn alpha {alpha:g}": value for alpha, (_, value, _) in peers().items()}
-    yield Bar(
-        "2 held-out objective, ours over the lowest of nilearn",
-        held_out_objective(maps) / lowest,
-        1,
-        details=objectives,
-    )
+    ratio = held_out_objective(maps) / lowest
+    yield Bar("2 held-out objective, ours over the lowest of nilearn", ratio, 1, details=objectives)
 
 
 def memory(quick: bool) -> Iterator[Result]:

@@ -263,3 +263,10 @@ def _cleaned(atlas, study, number):
 
     source = masked_images(study.images[number], "auto", atlas.masker_, {})
     return source.read(np.arange(source.shape[0])).astype(float)
+
+
+@pytest.mark.parametrize("wrong", [{"reduction": 0.5}, {"alpha": -1.0}, {"n_epochs": 0}, {"batch_size": 0}])
+def test_parameters_that_cannot_work_are_refused_before_images_are_read(study, tmp_path, wrong):
+    with pytest.raises(ParameterError, match=next(iter(wrong))):
+        learned(study, store=tmp_path / "store", **wrong)
+    assert not list(tmp_path.iterdir())

@@ -9,7 +9,7 @@ import pytest
 from nilearn.maskers import NiftiMasker
 
 from terafactor import MaskedDictionaryLearning, open_source, pack
-from terafactor.brain.images import find_images
+from terafactor.brain.find import find_images
 from terafactor.brain.preparation import masked_images
 from terafactor.data.fingerprint import fingerprint
 from terafactor.errors import DataError, DataTypeError, ParameterError

@@ -9,7 +9,7 @@ from nilearn.surface import SurfaceImage
 from terafactor import load_model
 from terafactor.brain import BrainDictionaryLearning
 from terafactor.brain.cifti import CiftiMasker
-from terafactor.brain.images import find_images
+from terafactor.brain.find import find_images
 from terafactor.brain.preparation import masked_images
 from terafactor.errors import DataError, ParameterError
 

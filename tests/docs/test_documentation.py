@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import terafactor
 from terafactor import MaskedDictionaryLearning
 from terafactor.cli.app import app
-from terafactor.datasets import make_planted
+from terafactor.datasets import make_planted, make_ratings
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -97,9 +97,14 @@ GUIDE = ROOT / "docs" / "from-scikit-learn.md"
 
 @pytest.fixture
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Be in an empty folder with the matrix that examples load."""
+    """Be in an empty folder with the matrix and the ratings that examples load."""
     X, _ = make_planted(n_samples=400, n_features=240, n_atoms=8, noise=0.5)
     np.save(tmp_path / "my_matrix.npy", X)
+    ratings = pd.DataFrame(dict(zip(("userId", "movieId", "rating"), make_ratings(), strict=True)))
+    ratings[::5].to_csv(tmp_path / "test.csv", index=False)
+    ratings[::5].to_csv(tmp_path / "pairs.csv", index=False, columns=["userId", "movieId"])
+    ratings.drop(ratings.index[::5]).to_csv(tmp_path / "ratings.csv", index=False)
+    (tmp_path / "movies.csv").write_text("movieId,title\n" + "".join(f"{film},Film {film}\n" for film in range(60)))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -116,7 +121,7 @@ def commands(page: Path) -> list[list[str]]:
     return [shlex.split(line, comments=True)[1:] for line in lines]
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/runs.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/runs.md", "docs/ratings.md"])
 def test_commands_run_one_after_the_other(name: str, scratch: Path) -> None:
     found = commands(ROOT / name)
     assert found
@@ -125,7 +130,9 @@ def test_commands_run_one_after_the_other(name: str, scratch: Path) -> None:
         assert result.exit_code == 0, (words, result.output, result.exception)
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/architecture.md", "docs/from-scikit-learn.md", "docs/sources.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/architecture.md", "docs/from-scikit-learn.md", "docs/sources.md", "docs/ratings.md"]
+)
 def test_page_has_examples(name: str) -> None:
     """An example that is no longer found would pass unseen."""
     assert python_blocks(ROOT / name)

@@ -110,3 +110,24 @@ def test_commands_leave_with_what_went_wrong(run, tmp_path):
     code, _, err = run("recommend", "good", "--out", "taken.csv")
     assert code == 2
     assert "exists" in err
+
+
+def test_a_run_has_a_report_and_its_checkpoints_can_be_loaded(X, tmp_path):
+    from terafactor import report_runs
+    from terafactor.ratings.panel import directions
+
+    policy = CheckpointPolicy(steps=5)
+    model = train(MatrixCompletion(3, random_state=0, n_epochs=2), X, tmp_path / "run", checkpoints=policy)
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "What items differ in" in page
+    assert "RMSE on held-out ratings" in page
+    assert report_runs(tmp_path / "run", path=tmp_path / "again.html").is_file()
+
+    strongest = directions(model.components_, [str(item) for item in range(60)])[0]
+    axis = np.linalg.svd(model.components_ - model.components_.mean(axis=1, keepdims=True), full_matrices=False)[2][0]
+    assert {int(item) for item in strongest.low + strongest.high} == set(np.argsort(axis)[[*range(5), *range(-5, 0)]])
+
+    checkpoint = load_model(sorted((tmp_path / "run" / "checkpoints").iterdir())[0])
+    assert len(checkpoint.users_) == 0
+    assert np.isfinite(checkpoint.recommend(histories=X[:2], n=3)[1]).all()
+    assert np.isfinite(checkpoint.predict(([5], [5]))).all()

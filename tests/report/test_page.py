@@ -57,6 +57,12 @@ def test_scripts_of_the_page_are_the_only_ones_that_its_policy_allows(story):
     assert "http" not in policy
 
 
+def test_the_page_carries_the_licence_of_what_it_copies(story):
+    page = render([story])
+    assert re.search(r"<!-- [^>]*uPlot\. The MIT License", page)
+    assert "Leon Sorokin" in page
+
+
 def test_thousand_atoms_stay_small():
     page = render([make_story(1000, shape=(32, 32, 3))])
     assert len(page) < 10 * MEGABYTES

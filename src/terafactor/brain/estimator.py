@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,27 +18,17 @@ from terafactor._threads import resolve_threads
 from terafactor._typing import Array
 from terafactor.brain import maps
 from terafactor.brain.images import ImagesSource
-from terafactor.brain.initial import initial_maps
-from terafactor.brain.kinds import kind_named, masker_options
-from terafactor.brain.preparation import masked_images, packed_images
+from terafactor.brain.kinds import masker_options
+from terafactor.brain.preparation import masked_images
 from terafactor.brain.reporting import AtlasReporting
+from terafactor.brain.training import AtlasTraining
 from terafactor.data import MatrixSource
-from terafactor.errors import DataTypeError, ParameterError
-from terafactor.estimators import MaskedDictionaryLearning
-from terafactor.estimators.model_file import ModelFileMixin
-from terafactor.problem import ElasticNet, NormBall, Problem
-from terafactor.runs.artifact import Artifact
-from terafactor.runs.parameters import from_plain, plain_parameters
+from terafactor.errors import DataTypeError
+from terafactor.runs.parameters import plain_parameters
 from terafactor.solver.callbacks import Callback
-from terafactor.solver.fit import initial_atoms
-from terafactor.solver.loop import Elapsed, Learner
-from terafactor.solver.position import Position
-
-VISITS = 30
-"""How often a feature is visited by default: below that, masked statistics are still far from full ones."""
 
 
-class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, BaseEstimator):
+class BrainDictionaryLearning(AtlasTraining, AtlasReporting, TransformerMixin, BaseEstimator):
     """Learn an atlas of sparse maps from brain images, more of them than fit in memory.
 
     Volumes are rows, voxels are features: minimises over maps with l1 norm <= 1 the mean over volumes x of
@@ -104,9 +93,6 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
     >>> atlas.components_img_.shape[3], series[0].shape
     (4, (40, 4))
     """
-
-    kind = "BrainDictionaryLearning"
-    _learner: MaskedDictionaryLearning
 
     def __init__(
         self,
@@ -247,7 +233,7 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
         """Return the connected regions of the maps of at least ``min_size`` cubic mm, and the map that each is of."""
         return maps.regions(self.components_img_, min_size)
 
-    def label(self, atlas: Any, names: Mapping[int, str] | Sequence[str]) -> list[tuple[str, float]]:
+    def label(self, atlas: Any, names: Mapping[int, str] | Sequence[str]) -> Sequence[tuple[str, float]]:
         """Find for each map the region of an atlas that it overlaps most; set ``labels_`` to names and overlaps.
 
         The overlap is the Dice coefficient of the region and the map where it is above half its maximum.
@@ -278,134 +264,6 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
         sidecar = stem.with_name(f"{stem.name}.json")
         sidecar.write_text(json.dumps(self._description(), indent=1) + "\n")
         return [*files, sidecar]
-
-    # What terafactor.train calls.
-
-    def open_data(self, X: Any) -> MatrixSource:
-        """Return the masked and cleaned volumes, packed unless ``store`` is False.
-
-        Parameters
-        ----------
-        X : images, or mapping with ``images`` and ``confounds``
-        """
-        given = X if isinstance(X, Mapping) else {"images": X}
-        n_threads = resolve_threads(self.n_threads)
-        source = masked_images(
-            given["images"],
-            given.get("confounds"),
-            self.mask,
-            self._masker_options(),
-            resample=self.resample,
-            n_threads=1 if self.store is False else n_threads,
-        )
-        self.masker_, self.mask_img_, self._kind = source.masker, source.masker.mask_img_, source.kind
-        self.background_ = source.background()
-        if self.store is False:
-            return source
-        return packed_images(
-            source, self.store, block_rows=self.batch_size, n_threads=n_threads, show=bool(self.verbose)
-        )
-
-    def describe_data(self, data: MatrixSource) -> dict[str, Any]:
-        """Return shape, dtype, number of records and fingerprint of what is learned from."""
-        return self._new_learner(data).describe_data(data)
-
-    def hold_out(self, data: MatrixSource, amount: Any, seed: int) -> tuple[Any, Any, Any]:
-        """Return volumes to learn from, volumes to evaluate on, and what tells the choice again."""
-        return self._new_learner(data).hold_out(data, amount, seed)
-
-    def held_out_objective(self, held_out: MatrixSource) -> Callable[[Learner], float]:
-        """Return what computes the objective of a learner on held-out volumes."""
-        return self._new_learner(held_out).held_out_objective(held_out)
-
-    def learn(
-        self,
-        data: MatrixSource,
-        *,
-        seed: int,
-        callbacks: Sequence[Callback] = (),
-        start: Position | None = None,
-        elapsed: Elapsed | None = None,
-    ) -> Self:
-        """Fit to opened data, from the beginning or from a position: what :func:`terafactor.train` calls."""
-        self._learner = self._new_learner(data, self._first_maps(data, seed) if start is None else None)
-        self._learner.learn(data, seed=seed, callbacks=callbacks, start=start, elapsed=elapsed)
-        self._keep(self._learner)
-        return self
-
-    def to_artifact(self, position: Position | None = None) -> Artifact:
-        """Return the model, or a position of the fit that is running, as what a file holds."""
-        learned = self._learner.to_artifact(position).position
-        arrays = {f"brain.{name}": array for name, array in self._kind.masker_arrays(self.masker_).items()}
-        if self.background_ is not None:
-            arrays["brain.background"] = self.background_
-        facts = {"brain.kind": self._kind.name, "brain.options": plain_parameters(masker_options(self.masker_))}
-        parameters = plain_parameters(self.get_params(deep=False))
-        numbers = facts | dict(learned.numbers) | {"stopped_by": getattr(self, "stopped_by_", None)}
-        return Artifact(self.kind, parameters, Position(numbers, arrays | dict(learned.arrays)))
-
-    @classmethod
-    def from_artifact(cls, artifact: Artifact) -> Self:
-        """Return the model that a file holds, ready for ``transform``."""
-        estimator = cls(**from_plain(artifact.parameters))
-        brain = artifact.position.part("brain")
-        estimator._kind = kind_named(brain.number("kind", str))
-        estimator.masker_ = estimator._kind.masker_at(brain, from_plain(brain.number("options", dict)))
-        estimator.mask_img_ = estimator.masker_.mask_img_
-        estimator.background_ = brain.arrays.get("background")
-        parameters = plain_parameters(estimator._new_learner(None).get_params(deep=False))
-        learned = Artifact(MaskedDictionaryLearning.kind, parameters, artifact.position)
-        estimator._keep(MaskedDictionaryLearning.from_artifact(learned))
-        return estimator
-
-    def _new_learner(self, data: MatrixSource | None, first_maps: Array | None = None) -> MaskedDictionaryLearning:
-        """Return the numeric part, in the setting of the paper."""
-        return MaskedDictionaryLearning(
-            self.n_components,
-            alpha=self.alpha,
-            penalty="l2",
-            constraint="l1",
-            positive_dict=self.positive_dict,
-            reduction=self.reduction,
-            batch_size=self.batch_size,
-            n_epochs=self._n_epochs(data),
-            forgetting=self.forgetting,
-            tol=self.tol,
-            max_time=self.max_time,
-            init=first_maps,
-            n_threads=self.n_threads,
-            callbacks=self.callbacks,
-        )
-
-    def _n_epochs(self, data: MatrixSource | None) -> float:
-        if self.n_epochs is not None or data is None:
-            return self.n_epochs or 1
-        return max(1, math.ceil(VISITS * self.batch_size * self.reduction / data.shape[0]))
-
-    def _problem(self) -> Problem:
-        return Problem(self.alpha, ElasticNet(0.0), NormBall("l1", positive=self.positive_dict))
-
-    def _first_maps(self, data: MatrixSource, seed: int) -> Array:
-        constraint = self._problem().constraint
-        if self.dict_init is None:
-            return initial_maps(data, constraint, self.n_components, self.batch_size, self.reduction, seed)
-        plain = self._kind.masker_at(Position({}, self._kind.masker_arrays(self.masker_)), {})
-        given = np.atleast_2d(plain.transform_single_imgs(self._kind.open(self.dict_init, self.mask)))
-        if len(given) != self.n_components:
-            raise ParameterError(f"dict_init has {len(given)} maps, but n_components is {self.n_components}")
-        return initial_atoms(np.ascontiguousarray(given, data.dtype), self.n_components, constraint, seed)
-
-    def _keep(self, learner: MaskedDictionaryLearning) -> None:
-        """Set the learned attributes: maps by what they explain, mostly positive."""
-        self._learner = learner
-        learned = np.ascontiguousarray(learner.components_)
-        chosen = learned[maps.order(learned, learner._state.code_gram)]
-        self.components_, self.labels_, self._pages = chosen * maps.signs(chosen)[:, np.newaxis], (), ()
-        self.n_steps_, self.feature_counts_ = learner.n_steps_, learner.feature_counts_
-        self.statistics_ = learner.statistics_
-        for name in ("history_", "stopped_by_"):
-            if hasattr(learner, name):
-                setattr(self, name, getattr(learner, name))
 
     def _fitted_source(self, imgs: Any, confounds: Any) -> ImagesSource:
         check_is_fitted(self, "components_")

@@ -14,7 +14,8 @@ from typing import Any
 from rich.console import Console
 
 from terafactor.brain.confounds import resolve_confounds
-from terafactor.brain.images import QUIET, ImagesSource, check_alike, find_images, open_images
+from terafactor.brain.find import find_images
+from terafactor.brain.images import QUIET, ImagesSource, check_alike, open_images
 from terafactor.brain.kinds import kind_of, make_masker, name_of
 from terafactor.data import MatrixSource, pack
 from terafactor.data.fingerprint import fingerprint

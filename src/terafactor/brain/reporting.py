@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,9 @@ class AtlasReporting(Reporting):
     masker_: Any
     background_: Array | None
     n_threads: int | None
-    labels_: Sequence[tuple[str, float]] = ()
-    _pages: Sequence[str] = ()
+    _problem: Callable[[], Problem]
+    labels_: Sequence[tuple[str, float]]
+    _pages: Sequence[str]
 
     def report(
         self,
@@ -87,8 +88,9 @@ class AtlasReporting(Reporting):
         behind = np.ones(self.components_.shape[1], np.float32) if self.background_ is None else self.background_
         background = np.asarray(self._kind.volumes(self.masker_, behind[np.newaxis]))[..., 0]
         sizes = np.sqrt((np.asarray(self.masker_.mask_img_.affine)[:3, :3] ** 2).sum(axis=0))
-        labels = [name for name, _ in self.labels_]
-        return [AtlasPanel(volumes, background, sizes, labels, self._pages), SparsityPanel()]
+        labels = [name for name, _ in getattr(self, "labels_", ())]  # not yet there while a fit runs
+        linked = getattr(self, "_pages", ())
+        return [AtlasPanel(volumes, background, sizes, labels, linked), SparsityPanel()]
 
     def present(
         self,
@@ -101,9 +103,6 @@ class AtlasReporting(Reporting):
         """Write ``report.html`` of a run: as it stands at these ``atoms``, or without them at its end."""
         shown = None if atoms is None else atoms * maps.signs(atoms)[:, np.newaxis]
         super().present(directory, config, data, history, shown)
-
-    def _problem(self) -> Problem:
-        raise NotImplementedError
 
     def _encode(self, source: MatrixSource) -> Array:
         atoms = np.ascontiguousarray(self.components_, source.dtype)

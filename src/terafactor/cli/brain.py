@@ -119,9 +119,7 @@ def fit(
     console = make_console()
     data = absolute_data(images, confounds)
     train(estimator, data, out, holdout=parse_holdout(holdout), checkpoints=policy, console=console)
-    estimator.save_maps(out / "maps")
-    if viewers:
-        write_pages(out)
+    write_pages(out, viewers=viewers)
     tell_end(estimator, out, console, as_json)
 
 
@@ -157,13 +155,13 @@ def report(
     names: Annotated[Path | None, typer.Option(help=NAMES_HELP, exists=True)] = None,
     viewers: Annotated[bool, typer.Option("--viewers/--no-viewers", help="A page for each map.")] = True,
 ) -> None:
-    """Write the report of an atlas anew, with a page for each map and, given an atlas of regions, with names."""
+    """Write maps and report of a run anew, with a page for each map and, given an atlas of regions, with names."""
     path = write_pages(run, labels, names, viewers=viewers)
     typer.echo(f"Wrote {path}, {path.stat().st_size / 1e6:.1f} MB")
 
 
 def write_pages(run: Path, labels: Path | None = None, names: Path | None = None, *, viewers: bool = True) -> Path:
-    """Write the report of a run, and a page for each map; return the report."""
+    """Write the maps of a run, a page for each of them, and the report, which is returned."""
     from terafactor import load_model
     from terafactor.runs import RunDirectory
     from terafactor.runs.metrics import read_metrics
@@ -172,7 +170,7 @@ def write_pages(run: Path, labels: Path | None = None, names: Path | None = None
     if labels is not None:
         lines = [] if names is None else names.read_text(encoding="utf-8").splitlines()
         estimator.label(str(labels), ["background", *lines])
-        estimator.save_maps(run / "maps")
+    estimator.save_maps(run / "maps")
     if viewers:
         estimator.write_viewers(run)
     config = directory.config()
@@ -182,7 +180,7 @@ def write_pages(run: Path, labels: Path | None = None, names: Path | None = None
 
 def absolute_data(images: list[str], confounds: str | None) -> dict[str, Any]:
     """Return images and their confounds by absolute paths, so that a run can be resumed from anywhere."""
-    from terafactor.brain.images import find_images
+    from terafactor.brain.find import find_images
 
     paths = [str(Path(path).absolute()) for path in find_images(images)]
     if confounds is None or confounds == "auto":

@@ -95,7 +95,7 @@ class RunMasks(Masks):
             return None
         cycle, part = divmod(visit, self.cycle_length)
         n_tiles = self._n_tiles(record)
-        first = int(generator(self.seed, Purpose.MASKS, record, cycle).integers(n_tiles))
+        first = _first_tile(n_tiles, self.seed, record, cycle)
         run = np.arange(n_tiles)[_part(n_tiles, self.cycle_length, part)]
         return self.source.tiles(record).members((first + run) % n_tiles, self.n_features)
 
@@ -130,3 +130,9 @@ def _part(length: int, n_parts: int, part: int) -> slice:
 def _permutation(length: int, seed: int, cycle: int) -> Indices:
     """Return the order of tiles in one cycle; the last ones are kept for fits that come in many short calls."""
     return generator(seed, Purpose.MASKS, cycle).permutation(length)
+
+
+@lru_cache(maxsize=2**14)
+def _first_tile(n_tiles: int, seed: int, record: int, cycle: int) -> int:
+    """Return the tile where a cycle of a record begins, kept because visits to other records come between."""
+    return int(generator(seed, Purpose.MASKS, record, cycle).integers(n_tiles))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -118,9 +118,10 @@ class MaskedMethod:
         )  # fmt: skip
         return MaskedState(state, biases, last_codes)
 
-    def current(self, learner: Learner, table: RatingTable) -> RatingModel:
-        """Return the model of a learner that learns from ``table``, without users."""
-        return self._model(np.asarray(learner.atoms()), Biases.of(table, self.damping))
+    def watching(self, table: RatingTable) -> Callable[[Learner], RatingModel]:
+        """Return what tells the model, without users, of a learner that learns from ``table``."""
+        biases = Biases.of(table, self.damping)
+        return lambda learner: self._model(np.asarray(learner.atoms()), biases)
 
     def model(self, state: MaskedState) -> RatingModel:
         """Return the model, without users."""

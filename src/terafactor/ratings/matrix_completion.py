@@ -3,42 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Integral, Real
 from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from terafactor._random import resolve_seed
-from terafactor._threads import Executor, resolve_threads
-from terafactor._typing import Array, is_number
+from terafactor._threads import Executor
+from terafactor._typing import Array
 from terafactor.errors import DataError, ParameterError
-from terafactor.estimators.model_file import ModelFileMixin, known_parameters
 from terafactor.ratings.holdout import HeldOut, hold_out_ratings
 from terafactor.ratings.ids import Ids
-from terafactor.ratings.masked import MaskedMethod
 from terafactor.ratings.method import Method
 from terafactor.ratings.metrics import rmse
 from terafactor.ratings.model import Codes, RatingModel
-from terafactor.ratings.open import open_ratings
-from terafactor.ratings.per_feature import PerFeatureMethod
-from terafactor.ratings.recommend import Seen, best_items, most_similar
+from terafactor.ratings.parameters import method_of
+from terafactor.ratings.recommend import Seen
+from terafactor.ratings.storing import Storing
 from terafactor.ratings.table import Duplicates, RatingTable
-from terafactor.runs.artifact import Artifact
-from terafactor.runs.parameters import plain_parameters
 from terafactor.solver.callbacks import Callback, Recorder
 from terafactor.solver.interrupt import InterruptGuard
 from terafactor.solver.loop import Elapsed, Learner
 from terafactor.solver.position import Position
 
-MASKED_ALPHA = 1.0
-"""Strength of the paper's method on ratings from 1 to 5, by cross-validation."""
 
-
-class MatrixCompletion(ModelFileMixin, BaseEstimator):
+class MatrixCompletion(Storing):
     r"""Predict the ratings that users would give, from those they gave. For explicit ratings, not for clicks.
 
     A rating is ``mean + spread * code . factors``. By default every user and item is as certain as its ratings make
@@ -127,9 +116,6 @@ class MatrixCompletion(ModelFileMixin, BaseEstimator):
     """
 
     kind = "MatrixCompletion"
-    range_: tuple[float, float]
-    _state: Any
-    _seen: Seen
 
     def __init__(
         self,
@@ -233,181 +219,8 @@ class MatrixCompletion(ModelFileMixin, BaseEstimator):
         self.range_ = (min(low, float(rows.values.min())), max(high, float(rows.values.max())))
         return self
 
-    def predict(self, X: Any) -> Any:
-        """Return predicted ratings.
-
-        Parameters
-        ----------
-        X : tuple (users, items), array of shape (n, 2), or sparse matrix (users, items)
-            Ids of pairs, or a matrix whose stored entries say which pairs.
-
-        Returns
-        -------
-        ndarray of shape (n,), or a sparse matrix with the entries of X
-            A user or item that is not known is taken for an average one.
-        """
-        check_is_fitted(self, "users_")
-        if hasattr(X, "tocoo"):
-            from scipy.sparse import csr_array
-
-            entries = X.tocoo()
-            values = self._predict(*self._numbers(entries.row, entries.col))
-            return csr_array((values, (entries.row, entries.col)), shape=X.shape)
-        users, items = _pairs(X)
-        return self._predict(*self._numbers(users, items))
-
-    def transform(self, X: Any) -> Array:
-        """Return the codes of the users of X from their ratings there, one small system each.
-
-        Users need not be known; items that are not known are passed over.
-
-        Parameters
-        ----------
-        X : what :meth:`fit` takes
-
-        Returns
-        -------
-        ndarray of shape (n_users, n_components)
-            In the order of the rows of a matrix, or of the ids of users in ascending order.
-        """
-        check_is_fitted(self, "users_")
-        return self._fold_in(self._open(X)).factors[:, : self.n_components]
-
-    def recommend(
-        self, users: Any = None, n: int = 10, *, histories: Any = None, exclude_seen: bool = True, allowed: Any = None
-    ) -> tuple[Array, Array]:
-        """Return the items with the highest predicted ratings.
-
-        Parameters
-        ----------
-        users : sequence of ids, optional
-            Known users; one who is not known gets what suits the average user. By default all users, in the order of
-            ``users_``.
-        n : int, default=10
-            How many items.
-        histories : ratings, optional
-            Instead of ``users``: ratings of users who need not be known, in any form that :meth:`fit` takes.
-        exclude_seen : bool, default=True
-            Whether items that the user rated are left out.
-        allowed : sequence of item ids, optional
-            The items that may be recommended; those that are not known are passed over.
-
-        Returns
-        -------
-        items : ndarray of shape (n_users, n)
-            Their ids, best first. Where fewer are left, the last ids repeat the first column with a NaN rating.
-        ratings : ndarray of shape (n_users, n)
-            Predicted ratings, clipped as those of :meth:`predict`; NaN where there is no further item.
-        """
-        check_is_fitted(self, "users_")
-        if not (is_number(n, Integral) and n >= 1):
-            raise ParameterError(f"n must be an integer >= 1, got {n!r}")
-        if histories is not None:
-            table = self._with_known_items(self._open(histories))
-            codes, seen = self._fold_in(table), Seen.of(table)
-        else:
-            numbers = np.arange(len(self.users_)) if users is None else Ids(self.users_).find(users)
-            codes, seen = self._codes_of(numbers), self._seen.take(numbers)
-        if not exclude_seen:
-            seen = Seen.nothing(len(codes.factors))
-        candidates = None if allowed is None else np.unique(Ids(self.items_).find(allowed))
-        candidates = candidates if candidates is None else candidates[candidates >= 0]
-        with Executor(resolve_threads(self.n_threads)) as executor:
-            found, scores = best_items(self._model, codes.factors, seen, int(n), candidates, executor)
-        ratings = self._model.offset + self._model.scale * (scores + codes.biases[:, np.newaxis].astype(np.float64))
-        return self.items_[np.where(found < 0, found[:, :1], found)], self._clipped(ratings)
-
-    def similar_items(self, items: Any, n: int = 10) -> tuple[Array, Array]:
-        """Return the items whose factors point most in the same direction.
-
-        Parameters
-        ----------
-        items : sequence of item ids
-        n : int, default=10
-            How many, the item itself left out.
-
-        Returns
-        -------
-        items : ndarray of shape (n_items, n)
-        cosines : ndarray of shape (n_items, n)
-        """
-        check_is_fitted(self, "users_")
-        numbers = Ids(self.items_).find(items)
-        if np.any(numbers < 0):
-            unknown = np.asarray(items, object)[numbers < 0][0]
-            raise DataError(f"item {unknown!r} is not known: the model has {len(self.items_)} items, see items_")
-        found, cosines = most_similar(self._model.item_shapes(), numbers, n)
-        return self.items_[found], cosines
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Return minus the RMSE of the predictions of the ratings in X: higher is better."""
-        check_is_fitted(self, "users_")
-        table = self._open(X)
-        users, items = table.user_ids.values[table.users], table.item_ids.values[table.items]
-        return -rmse(self._predict(*self._numbers(users, items)), table.values)
-
-    def _predict(self, users: Array, items: Array) -> Array:
-        with Executor(resolve_threads(self.n_threads)) as executor:
-            return self._clipped(self._model.predict(users, items, executor))
-
-    def _clipped(self, ratings: Array) -> Array:
-        return np.clip(ratings, *self.range_) if self.clip else ratings
-
-    def _numbers(self, users: Any, items: Any) -> tuple[Array, Array]:
-        return Ids(self.users_).find(users), Ids(self.items_).find(items)
-
-    def _with_known_items(self, table: RatingTable) -> RatingTable:
-        """Return the ratings of items that the model knows, by its numbers."""
-        numbers = Ids(self.items_).find(table.item_ids.values)[table.items]
-        known = numbers >= 0
-        return RatingTable(
-            table.users[known], numbers[known].astype(np.int32), table.values[known], table.user_ids, Ids(self.items_)
-        )
-
-    def _fold_in(self, table: RatingTable) -> Codes:
-        starts, items, values = self._with_known_items(table).by_user()
-        with Executor(resolve_threads(self.n_threads)) as executor:
-            return self._model.encode(starts, items, values, executor)
-
-    def _codes_of(self, users: Array) -> Codes:
-        """Return the codes of known users by number; -1 is the average user."""
-        factors, biases = self._model.users_and_stranger()
-        return Codes(np.ascontiguousarray(factors[users]), np.zeros((0, 0), np.float32), biases[users])
-
     def _method(self, seed: int) -> Method:
-        """Return how to learn, with every parameter checked."""
-        self._check()
-        common: dict[str, Any] = {
-            "n_components": int(self.n_components), "seed": seed, "batch_size": self.batch_size,
-            "n_epochs": self.n_epochs, "tol": self.tol, "max_time": self.max_time,
-            "n_threads": resolve_threads(self.n_threads),
-        }  # fmt: skip
-        if self.statistics == "per_feature":
-            return PerFeatureMethod(alpha=self.alpha, memory=self.memory, pinned=self.explicit_biases, **common)
-        return MaskedMethod(
-            alpha=MASKED_ALPHA if self.alpha is None else self.alpha, projection=self.projection,
-            damping=self.damping, refit=self.codes == "refit", forgetting=self.forgetting, **common,
-        )  # fmt: skip
-
-    def _check(self) -> None:
-        """Refuse parameters that cannot work; the solver checks those that only it knows."""
-        _one_of("statistics", self.statistics, "per_feature", "masked")
-        _one_of("stream", self.stream, "users", "items")
-        _one_of("codes", self.codes, "refit", "last")
-        least = 2 if self.explicit_biases else 1
-        if not (is_number(self.n_components, Integral) and self.n_components >= least):
-            reason = " (explicit_biases takes two of them)" if least == 2 else ""
-            raise ParameterError(f"n_components must be an integer >= {least}, got {self.n_components!r}{reason}")
-        if self.alpha is not None and not (is_number(self.alpha, Real) and 0 < self.alpha < math.inf):
-            raise ParameterError(f"alpha must be a number > 0, or None to learn it, got {self.alpha!r}")
-        if self.batch_size is not None and not (is_number(self.batch_size, Integral) and self.batch_size >= 1):
-            raise ParameterError(f"batch_size must be an integer >= 1 or None, got {self.batch_size!r}")
-        for name, value in (("memory", self.memory), ("n_epochs", self.n_epochs), ("max_time", self.max_time or 1)):
-            if not (is_number(value, Real) and 0 < value < math.inf):
-                raise ParameterError(f"{name} must be a number > 0, got {value!r}")
-        for name, value in (("damping", self.damping), ("tol", self.tol)):
-            if not (is_number(value, Real) and 0 <= value < math.inf):
-                raise ParameterError(f"{name} must be a number >= 0, got {value!r}")
+        return method_of(self, seed)
 
     def learn(
         self,
@@ -440,6 +253,7 @@ class MatrixCompletion(ModelFileMixin, BaseEstimator):
         method, self._seed = self._method(seed), seed
         rows = table.transposed() if self.stream == "items" else table
         self._ids = (table.user_ids, table.item_ids)
+        self.range_ = (float(table.values.min()), float(table.values.max()))
         with contextlib.ExitStack() as stack:
             shown = [stack.enter_context(contextlib.closing(_progress_bar()))] if self.verbose else []
             guard = stack.enter_context(InterruptGuard())
@@ -450,28 +264,18 @@ class MatrixCompletion(ModelFileMixin, BaseEstimator):
         model = model.with_users(codes) if self.stream == "users" else model.turned_round(codes)
         self._set_model(model, table.user_ids, table.item_ids)
         self._seen = Seen.of(table)
-        self.range_ = (float(table.values.min()), float(table.values.max()))
         return guard
 
     def _known_users(self, method: Method, rows: RatingTable, present: Array) -> RatingModel:
         """Return the model of the state with the users that were known and those of new rows."""
         model = method.model(self._state)
-        fresh = model.encode(*rows.by_user(), executor=Executor())
+        with Executor(method.n_threads) as executor:
+            fresh = model.encode(*rows.by_user(), executor)
         factors, biases = np.zeros_like(fresh.factors), np.zeros_like(fresh.biases)
         n_before = len(self._model.user_factors)
         factors[:n_before], biases[:n_before] = self._model.user_factors, self._model.user_biases
         factors[present], biases[present] = fresh.factors[present], fresh.biases[present]
         return model.with_users(Codes(factors, np.zeros((0, 0), np.float32), biases))
-
-    def _set_model(self, model: RatingModel, users: Ids, items: Ids) -> None:
-        k = int(self.n_components)
-        self._model = model
-        self.users_, self.items_ = users.values, items.values
-        self.components_ = model.item_factors[:, :k].T
-        self.user_factors_ = model.user_factors[:, :k]
-        self.noise_ = model.scale * math.sqrt(model.noise) if model.alpha is None else math.nan
-        self.mean_rating_ = model.offset
-        self.n_steps_ = self._state.n_steps
 
     def open_data(self, X: Any) -> RatingTable:
         """Return the table that ``learn`` takes."""
@@ -479,9 +283,6 @@ class MatrixCompletion(ModelFileMixin, BaseEstimator):
         if not len(table):
             raise DataError(f"there is no rating among {table.shape[0]} users and {table.shape[1]} items")
         return table
-
-    def _open(self, X: Any) -> RatingTable:
-        return open_ratings(X, duplicates=self.duplicates, columns=self.columns)
 
     def describe_data(self, data: RatingTable) -> dict[str, Any]:
         """Return numbers of users, items and ratings, and the fingerprint of a table."""
@@ -500,55 +301,19 @@ class MatrixCompletion(ModelFileMixin, BaseEstimator):
         known, asked = held_out.known, held_out.ratings
         if self.stream == "items":
             known, asked = known.transposed(), asked.transposed()
-        rows = known.by_user()
+        wanted = np.zeros(known.shape[0], bool)
+        wanted[asked.users[asked.users >= 0]] = True
+        rows = known.take(wanted[known.users]).by_user()
+        model_of = method.watching(known)
         low, high = (float(bound(held_out.known.values)) for bound in (np.min, np.max))
 
         def objective(learner: Learner) -> float:
             with Executor(method.n_threads) as executor:
-                model = method.current(learner, known)
+                model = model_of(learner)
                 predicted = model.with_users(model.encode(*rows, executor)).predict(asked.users, asked.items, executor)
             return rmse(np.clip(predicted, low, high) if self.clip else predicted, asked.values)
 
         return objective
-
-    def to_artifact(self, position: Position | None = None) -> Artifact:
-        """Return the model, or a position of the fit that is running, as what a file holds."""
-        numbers: dict[str, Any] = {"seed": self._seed}
-        parts = {"users": self._ids[0].position(), "items": self._ids[1].position()}
-        if position is None:
-            check_is_fitted(self, "users_")
-            numbers |= {"low": self.range_[0], "high": self.range_[1]}
-            parts |= {"users": Ids(self.users_).position(), "items": Ids(self.items_).position()}
-            parts |= {"state": self._state.position(), "model": self._model.position()}
-            parts["seen"] = Position({}, {"starts": self._seen.starts, "items": self._seen.items})
-        else:
-            parts["state"] = position
-        for name, part in parts.items():
-            numbers |= {f"{name}.{key}": value for key, value in part.numbers.items()}
-        arrays = {f"{name}.{key}": array for name, part in parts.items() for key, array in part.arrays.items()}
-        return Artifact(self.kind, plain_parameters(self.get_params(deep=False)), Position(numbers, arrays))
-
-    @classmethod
-    def from_artifact(cls, artifact: Artifact) -> Self:
-        """Return the model that a file holds, ready to predict, recommend and learn more."""
-        estimator, position = cls(**known_parameters(cls, artifact)), artifact.position
-        estimator._seed = position.number("seed")
-        method = estimator._method(estimator._seed)
-        estimator._state = method.at(position.part("state"))
-        users, items = Ids.at(position.part("users")), Ids.at(position.part("items"))
-        estimator._ids = (users, items)
-        if "model.item_factors" not in position.arrays:
-            raise DataError("a checkpoint of ratings has no codes of users: finish the run with terafactor resume")
-        model = RatingModel.at(position.part("model"), int(estimator.n_components))
-        if (len(model.user_factors), len(model.item_factors)) != (len(users), len(items)):
-            raise DataError("the file has other numbers of users or items than ids: it is not ours")
-        estimator._set_model(model, users, items)
-        estimator.range_ = (position.number("low", float), position.number("high", float))
-        seen = position.part("seen")
-        estimator._seen = Seen(
-            seen.array("starts", (len(users) + 1,), np.int64), seen.array("items", (None,), np.int32)
-        )
-        return estimator
 
 
 def _numbered(table: RatingTable, known: RatingTable) -> RatingTable:
@@ -558,21 +323,6 @@ def _numbered(table: RatingTable, known: RatingTable) -> RatingTable:
     return RatingTable(
         users.astype(np.int32), items.astype(np.int32), table.values, known.user_ids, known.item_ids, table.times
     )
-
-
-def _pairs(X: Any) -> tuple[Any, Any]:
-    """Return users and items of pairs."""
-    if isinstance(X, tuple) and len(X) == 2:
-        return X
-    pairs = np.asarray(X)
-    if pairs.ndim != 2 or pairs.shape[1] != 2:
-        raise DataError(f"pairs must be a tuple (users, items) or an array of shape (n, 2), got shape {pairs.shape}")
-    return pairs[:, 0], pairs[:, 1]
-
-
-def _one_of(name: str, value: object, *choices: str) -> None:
-    if value not in choices:
-        raise ParameterError(f"{name} must be {' or '.join(map(repr, choices))}, got {value!r}")
 
 
 def _progress_bar() -> Any:

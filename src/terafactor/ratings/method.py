@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from terafactor._threads import Executor
@@ -30,8 +30,8 @@ class Method(Protocol):
     ) -> Any:
         """Return the state after learning from a table, from the beginning or from a position."""
 
-    def current(self, learner: Learner, table: RatingTable) -> RatingModel:
-        """Return the model of a learner that learns from ``table``, without users."""
+    def watching(self, table: RatingTable) -> Callable[[Learner], RatingModel]:
+        """Return what tells the model, without users, of a learner that learns from ``table``."""
 
     def model(self, state: Any) -> RatingModel:
         """Return the model of a state, without users."""

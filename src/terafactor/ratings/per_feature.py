@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,9 +80,9 @@ class PerFeatureMethod:
             for batch in self._batches(table, state, executor, shuffle=False):
                 step(state, batch, self.completion, executor)
 
-    def current(self, learner: Learner, table: RatingTable) -> RatingModel:
-        """Return the model of a learner, without users."""
-        return learner.state.model(self.alpha)  # type: ignore[attr-defined]
+    def watching(self, table: RatingTable) -> Callable[[Learner], RatingModel]:
+        """Return what tells the model, without users, of a learner that learns from ``table``."""
+        return lambda learner: self.model(learner.state)  # type: ignore[attr-defined]
 
     def model(self, state: CompletionState) -> RatingModel:
         """Return the model, without users."""

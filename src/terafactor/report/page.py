@@ -61,6 +61,7 @@ def render(stories: Sequence[Story], title: str | None = None) -> str:
         sections=_sections(stories),
         styles=[static(name) for name in STYLES],
         scripts=scripts,
+        licence=static("uPlot.LICENSE.txt"),
         script_hashes=" ".join(map(_policy_hash, scripts)),
     )
 

@@ -1,0 +1,101 @@
+"""Models of ratings in files and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from terafactor.errors import DataError
+from terafactor.estimators.model_file import ModelFileMixin, known_parameters
+from terafactor.ratings.ids import Ids
+from terafactor.ratings.method import Method
+from terafactor.ratings.model import Codes, RatingModel
+from terafactor.ratings.panel import DirectionsPanel, NoSimilarityPanel
+from terafactor.ratings.recommend import Seen
+from terafactor.ratings.serving import Serving
+from terafactor.report import Panel, Reporting, Story
+from terafactor.runs.artifact import Artifact
+from terafactor.runs.parameters import plain_parameters
+from terafactor.solver.position import Position
+
+
+class Storing(Serving, ModelFileMixin, Reporting, BaseEstimator):
+    """Mixin of estimators that learned a :class:`RatingModel`: model files, checkpoints, reports."""
+
+    stream: str
+    _seed: int
+
+    def _method(self, seed: int) -> Method:
+        raise NotImplementedError
+
+    def to_artifact(self, position: Position | None = None) -> Artifact:
+        """Return the model, or a position of the fit that is running, as what a file holds."""
+        numbers: dict[str, Any] = {"seed": self._seed, "low": self.range_[0], "high": self.range_[1]}
+        parts = {"users": self._ids[0].position(), "items": self._ids[1].position()}
+        if position is None:
+            check_is_fitted(self, "users_")
+            parts |= {"users": Ids(self.users_).position(), "items": Ids(self.items_).position()}
+            parts |= {"state": self._state.position(), "model": self._model.position()}
+            parts["seen"] = Position({}, {"starts": self._seen.starts, "items": self._seen.items})
+        else:
+            parts["state"] = position
+        for name, part in parts.items():
+            numbers |= {f"{name}.{key}": value for key, value in part.numbers.items()}
+        arrays = {f"{name}.{key}": array for name, part in parts.items() for key, array in part.arrays.items()}
+        return Artifact(self.kind, plain_parameters(self.get_params(deep=False)), Position(numbers, arrays))
+
+    @classmethod
+    def from_artifact(cls, artifact: Artifact) -> Self:
+        """Return the model that a file holds, ready to predict, recommend and learn more."""
+        estimator, position = cls(**known_parameters(cls, artifact)), artifact.position
+        estimator._seed = position.number("seed")
+        method = estimator._method(estimator._seed)
+        estimator._state = method.at(position.part("state"))
+        users, items = Ids.at(position.part("users")), Ids.at(position.part("items"))
+        estimator._ids = (users, items)
+        estimator.range_ = (position.number("low", float), position.number("high", float))
+        if "model.item_factors" not in position.arrays:
+            return estimator._without_users()
+        model = RatingModel.at(position.part("model"), int(estimator.n_components))
+        if (len(model.user_factors), len(model.item_factors)) != (len(users), len(items)):
+            raise DataError("the file has other numbers of users or items than ids: it is not ours")
+        estimator._set_model(model, users, items)
+        seen = position.part("seen")
+        estimator._seen = Seen(
+            seen.array("starts", (len(users) + 1,), np.int64), seen.array("items", (None,), np.int32)
+        )
+        return estimator
+
+    def _without_users(self) -> Self:
+        """Become the model of a checkpoint, which has no codes of users: nobody is known, anybody can be folded in."""
+        if self.stream == "items":
+            raise DataError("a checkpoint with stream='items' cannot predict: finish the run with terafactor resume")
+        users, items = self._ids
+        model = self._method(self._seed).model(self._state)
+        none = np.zeros((0, model.item_factors.shape[1]), np.float32)
+        nobody = Codes(none, none, np.zeros(0, np.float32))
+        self._set_model(model.with_users(nobody), Ids(users.values[:0]), items)
+        self._seen = Seen.nothing(0)
+        return self
+
+    def panels(self) -> Sequence[Panel]:
+        """Return what reports show in the place of atoms."""
+        return (DirectionsPanel(), NoSimilarityPanel())
+
+    def _story(self, X: Any = None, *, title: str | None = None, **details: Any) -> Story:
+        """Return what a report is made from; rows of ratings are not shown one by one."""
+        users, items = self._ids
+        facts = {
+            "users": f"{len(users):,}",
+            "items": f"{len(items):,}",
+            "range": f"{self.range_[0]:g} to {self.range_[1]:g}",
+        }
+        found: dict[str, Any] = {
+            "data": facts, "objective_name": "RMSE on held-out ratings",
+            "feature_names": [str(item) for item in items.values],
+        }  # fmt: skip
+        return super()._story(None, title=title, **(found | details))
