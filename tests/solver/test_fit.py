@@ -173,3 +173,15 @@ def test_a_fit_outside_the_main_thread_gives_the_same_bits(X):
     thread.start()
     thread.join()
     np.testing.assert_array_equal(learners[0].components_, learners[1].fit(X).components_)
+
+
+def test_codes_and_objective_do_not_depend_on_the_order_in_memory(X):
+    dictionary = np.random.default_rng(0).standard_normal((3, X.shape[1]))
+    problem, source = Problem(alpha=0.1), ArraySource(X)
+    transposed = np.asfortranarray(dictionary)
+    np.testing.assert_array_equal(
+        solvers.encode(source, transposed, problem), solvers.encode(source, dictionary, problem)
+    )
+    assert solvers.objective(source, transposed, problem) == pytest.approx(
+        solvers.objective(source, dictionary, problem)
+    )

@@ -120,6 +120,7 @@ def encoded_parts(
     """Yield the rows of a source in their order with their codes, a bounded number at a time."""
     n_features = source.shape[1]
     problem = replace(problem, code_tolerance=min(problem.code_tolerance, FINAL_TOLERANCE))
+    dictionary = np.ascontiguousarray(dictionary)  # kernels walk along atoms
     gram, _ = correlate(np.empty((0, n_features), dictionary.dtype), dictionary, executor)
     tasks = (partial(_read, source, rows, missing) for rows in consecutive_parts(source))
     with contextlib.closing(read_ahead(tasks, in_memory=source.in_memory)) as parts:
