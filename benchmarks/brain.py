@@ -68,7 +68,7 @@ def held_out_rows() -> ArraySource:
 
 
 def ours(reduction: float, seed: int = 0) -> tuple[np.ndarray, float]:
-    """Return the maps of one fit on one thread, and its seconds from the packed store, whose writing is masking."""
+    """Return the maps of one fit on one thread, and its CPU seconds from the packed store, whose writing is masking."""
     made, folder = study()
     store = Path(folder.name) / "store"
     packed_images(masked_images(*runs(), made.mask, CLEANING), store, block_rows=40, n_threads=2)
@@ -79,9 +79,9 @@ def ours(reduction: float, seed: int = 0) -> tuple[np.ndarray, float]:
         atlas.set_params(n_epochs=7)
     images, confounds = runs()
     data = atlas.open_data({"images": images, "confounds": confounds})
-    started = time.perf_counter()
+    started = time.process_time()
     atlas.learn(data, seed=seed)
-    return atlas.components_, time.perf_counter() - started
+    return atlas.components_, time.process_time() - started
 
 
 @cache
@@ -94,7 +94,7 @@ def masked_by_nilearn(image: str, confound: str) -> np.ndarray:
 
 
 def nilearn(alpha: float, seed: int = 0) -> tuple[np.ndarray, float]:
-    """Return the maps of nilearn's DictLearning on one thread, and its seconds; images were masked before."""
+    """Return the maps of nilearn's DictLearning on one thread, and its CPU seconds; images were masked before."""
     import nilearn.maskers.masker_validation as validation
     from nilearn.decomposition import DictLearning
     from nilearn.maskers import MultiNiftiMasker
@@ -113,9 +113,9 @@ def nilearn(alpha: float, seed: int = 0) -> tuple[np.ndarray, float]:
         with threadpool_limits(1), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             peer = DictLearning(K, alpha=alpha, mask=str(made.mask), random_state=seed, **CLEANING)
-            started = time.perf_counter()
+            started = time.process_time()
             peer.fit(images, confounds=confounds)
-            return peer.components_, time.perf_counter() - started
+            return peer.components_, time.process_time() - started
     finally:
         validation.MultiNiftiMasker = kept
 
@@ -149,7 +149,7 @@ def recovery(quick: bool) -> Iterator[Result]:
 
 
 def speed(quick: bool) -> Iterator[Result]:
-    """2: time of the fit without masking, in turns, and the held-out objective.
+    """2: CPU time of the fit without masking, in turns, and the held-out objective.
 
     nilearn has two chances: the penalty with which it finds most of the networks, and the one that is fastest.
     """

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import pairwise
 
 from benchmarks.core import brain_like, learn, start
-from benchmarks.harness import Bar, Result, best_times
+from benchmarks.harness import Bar, Result, Skipped, best_times
 from benchmarks.paper import completion, figure4
 from benchmarks.paper.sizes import QUICK
 from terafactor import ArraySource, ElasticNet, NormBall
@@ -57,6 +57,7 @@ def table_1() -> list[tuple[str, float]]:
 def trend(quick: bool) -> Iterator[Result]:
     """Table 1 on synthetic ratings of three sizes: the speed-up over coordinate descent, from each to the next."""
     if quick:
+        yield Skipped("trend of table 1", "takes minutes: run it without --quick")
         return
     found = table_1()
     for (name, before), (larger, after) in pairwise(found):

@@ -13,6 +13,8 @@ from terafactor.solver.loop import Learner
 class CpuRecorder(Recorder):
     """Recorder that also notes the seconds of the processor spent learning, evaluations aside.
 
+    It evaluates at powers of two of the steps, and twenty times over the fit.
+
     Parameters
     ----------
     objective : callable taking a Learner, optional
@@ -33,6 +35,10 @@ class CpuRecorder(Recorder):
         self.cpu_seconds += [self._spent] * (len(self.history) - len(self.cpu_seconds))
         self._mark = time.process_time()
         return self._spent > self.most
+
+    def _is_due(self, snapshot: Snapshot) -> bool:
+        done, interval = snapshot.batches_done, max(1, snapshot.batches_to_do // 20)
+        return done & (done - 1) == 0 or done % interval == 0
 
 
 def recorded(estimator: Any, data: Any, recorder: CpuRecorder) -> CpuRecorder:

@@ -44,8 +44,10 @@ def main() -> int:
     for name in arguments.names or names:
         suite, benchmark = name.split(".")
         console.print(f"[dim]running {name}[/dim]")
+        began = time.perf_counter()
         results[name] = list(SUITES[suite][benchmark](arguments.quick))
         console.print(as_table(results[name]))
+        console.print(f"[dim]{name} took {time.perf_counter() - began:.0f} s[/dim]")
     content = save(results, started, arguments.quick)
     if arguments.page:
         arguments.page.parent.mkdir(parents=True, exist_ok=True)

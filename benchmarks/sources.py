@@ -243,10 +243,13 @@ def memory(quick: bool) -> Iterator[Result]:
     if not sys.platform.startswith("linux"):
         yield Skipped("4 memory", "read from /proc, which this system lacks")
         return
-    growth, n_steps = measured(FIT_UNDER_LIMIT, 2e9, large_store())
-    allowed = 3 * N_FEATURES * 70 * 4 + 300e6
-    details = {"steps": n_steps}
-    yield Bar("4 memory of a fit of 8 GB under 2 GB", growth / 1e6, allowed / 1e6, unit="MB", details=details)
+    if quick and not LARGE.exists():
+        yield Skipped("4 memory of a fit of 8 GB", "its store is not there; the full benchmarks make it")
+    else:
+        growth, n_steps = measured(FIT_UNDER_LIMIT, 2e9, large_store())
+        allowed = 3 * N_FEATURES * 70 * 4 + 300e6
+        details = {"steps": n_steps}
+        yield Bar("4 memory of a fit of 8 GB under 2 GB", growth / 1e6, allowed / 1e6, unit="MB", details=details)
     block = BLOCK * N_FEATURES * 4
     with tempfile.TemporaryDirectory() as folder:
         rows = Path(folder) / "rows.npy"

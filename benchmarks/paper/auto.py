@@ -8,13 +8,14 @@ from typing import Any
 
 from benchmarks.pages import drawn, plot, show, table
 from benchmarks.paper.brain import ALPHAS, Study, setting, studies, warm_up
-from benchmarks.paper.sizes import Size
+from benchmarks.paper.sizes import BRAIN_FIELDS, Size
 from terafactor import MaskedDictionaryLearning
 
 TITLE = "The reduction chosen automatically"
 LONGER = 4
 """Times more passes than in the other figures: trials are for long fits."""
 
+FIELDS = BRAIN_FIELDS
 PUBLISHED = (
     "The paper advises to start with an unreasonably high r and to lower it geometrically until the score ceases to "
     "improve (no numbers)."

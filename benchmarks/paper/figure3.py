@@ -7,10 +7,11 @@ from typing import Any
 
 from benchmarks.pages import drawn, plot, show, table
 from benchmarks.paper.brain import ALPHAS, curve, studies, warm_up
-from benchmarks.paper.sizes import Size
+from benchmarks.paper.sizes import BRAIN_FIELDS, Size
 
 TITLE = "Figure 3: objective against epochs"
 REDUCTIONS = (1, 4, 12)
+FIELDS = BRAIN_FIELDS
 PUBLISHED = (
     "The paper: for r up to 12, a larger reduction little reduces the speed of convergence per epoch (given as a "
     "curve, without numbers)."

@@ -8,11 +8,12 @@ from typing import Any
 from benchmarks.pages import drawn, plot, table
 from benchmarks.paper import completion
 from benchmarks.paper.completion import converged, with_paper_method
-from benchmarks.paper.sizes import Size
+from benchmarks.paper.sizes import RATING_FIELDS, Size
 
 TITLE = "Figure 5: learning weights"
 EXPONENTS = (0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
 ALPHA = 1.0
+FIELDS = RATING_FIELDS
 PUBLISHED = "The paper: convergence is fastest for exponents between 0.85 and 0.95; theory covers 0.75 to 1."
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -48,19 +49,17 @@ def run(size: Size, given: argparse.Namespace) -> None:
     console = Console(stderr=True)
     for name in given.names or FIGURES:
         console.print(f"{name}: {FIGURES[name].TITLE}", highlight=False)
-        record = measured(name, settings(size), lambda name=name: FIGURES[name].measure(size), given.output,
-                          again=given.again)  # fmt: skip
+        measure, fields = partial(FIGURES[name].measure, size), FIGURES[name].FIELDS
+        record = measured(name, settings(size, fields), measure, given.output, again=given.again)
         console.print(f"  {record['seconds']:.0f} s, measured {record['started']}", highlight=False)
         write_page(FIGURES, given.output, given.page)
 
 
-def settings(size: Size) -> dict[str, Any]:
-    """Return what tells one experiment from another, as plain values."""
-    values = asdict(size)
-    paths = {
-        name: None if values[name] is None else Path(values[name]).name for name in ("hcp", "movielens", "netflix")
-    }
-    return {"size": values.pop("name"), **values, **paths}
+def settings(size: Size, fields: Sequence[str]) -> dict[str, Any]:
+    """Return what tells one experiment from another, as plain values; of data, the name of its folder."""
+    values = {name: value for name, value in asdict(size).items() if name in fields}
+    plain = {name: value.name if isinstance(value, Path) else value for name, value in values.items()}
+    return {"size": size.name, **plain}
 
 
 if __name__ == "__main__":

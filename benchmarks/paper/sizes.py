@@ -49,6 +49,11 @@ class Size:
     netflix: Path | None = None
 
 
+BRAIN_FIELDS = ("n_rows", "n_features", "n_components", "n_epochs", "real_epochs", "hcp")
+RATING_FIELDS = ("ratings", "n_splits", "rating_epochs", "rating_components", "n_penalties", "all_splits", "movielens",
+                 "netflix")  # fmt: skip
+"""What figures of either kind depend on."""
+
 ML_1M = RatingsShape("1M", 6_040, 3_706, 1_000_000)
 ML_10M = RatingsShape("10M", 69_878, 10_677, 10_000_000)
 NETFLIX = RatingsShape("100M", 480_189, 17_770, 100_000_000)
@@ -56,7 +61,7 @@ NETFLIX = RatingsShape("100M", 480_189, 17_770, 100_000_000)
 TINY = Size("tiny", 160, 216, 4, 2, 2, (RatingsShape("tiny", 80, 60, 2_000), RatingsShape("small", 160, 80, 5_000)),
             2, 2, 3, 2)  # fmt: skip
 QUICK = Size(
-    "quick", 6_000, 21_952, 20, 5, 60,
+    "quick", 6_000, 21_952, 20, 5, 40,
     (ML_1M, RatingsShape("3M", 20_960, 6_000, 3_000_000), RatingsShape("9M", 62_890, 10_000, 9_000_000)),
     5, 5, 30, 7,
 )  # fmt: skip

@@ -27,7 +27,7 @@ class DenseSize:
 
     n_components: int = 40
     batch_size: int = 50
-    amounts: tuple[float, ...] = (0.25, 0.5, 1, 2, 4)
+    amounts: tuple[float, ...] = (0.25, 0.5, 1, 2)
 
     @property
     def n_features(self) -> int:

@@ -216,7 +216,7 @@ def test_a_model_survives_its_file(fitted, study, tmp_path):
 
 
 def test_a_masker_survives_the_file(study, tmp_path):
-    masker = NiftiMasker(study.mask, smoothing_fwhm=8, standardize="psc", high_pass=0.01, t_r=2.0)
+    masker = NiftiMasker(study.mask, smoothing_fwhm=8, standardize="psc", detrend=True)
     atlas = BrainDictionaryLearning(3, mask=masker, batch_size=20, n_epochs=1, random_state=0).fit(study.images)
     atlas.save(tmp_path / "model")
     loaded = load_model(tmp_path / "model")

@@ -105,6 +105,9 @@ def test_what_cannot_be_read_is_named(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="has none of"):
         read_ratings(tmp_path / "empty")
+    (tmp_path / "x.csv").write_text("")
+    with pytest.raises(DataError, match=r"x\.csv is empty"):
+        read_ratings(tmp_path / "x.csv")
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
     with pytest.raises(DataError, match="no column is recognized as user among a, b"):
         read_ratings(tmp_path / "x.csv")

@@ -93,6 +93,7 @@ class ImagesSource(MatrixSource):
         self.shape = (int(self._edges[-1]), n_features(masker))
         self.dtype = np.dtype(np.float32)
         self.n_read = [0] * len(self.images)
+        self._identities: dict[int, str] = {}
         self._series: OrderedDict[int, Array] = OrderedDict()
         self._reading = [threading.Lock() for _ in self.images]
         self._lock = threading.Lock()
@@ -159,9 +160,11 @@ class ImagesSource(MatrixSource):
             return self.kind.background(self.images[0], self.masker)
 
     def record_identity(self, record: int) -> str:
-        digest = hashlib.sha256(self._preparation.encode())
-        digest.update(self._content_of(record) + self.confounds[record].digest().encode())
-        return digest.hexdigest()
+        if record not in self._identities:
+            digest = hashlib.sha256(self._preparation.encode())
+            digest.update(self._content_of(record) + self.confounds[record].digest().encode())
+            self._identities[record] = digest.hexdigest()
+        return self._identities[record]
 
     @cached_property
     def _preparation(self) -> str:
@@ -243,11 +246,11 @@ def _naming(name: str) -> Iterator[None]:
 
 
 def _sampled(path: Path) -> bytes:
-    """Return a digest of name, size and parts of a file; that of a .gz file ends with a checksum of all of it."""
-    size = path.stat().st_size
+    """Return a digest of name, size and parts of a file: few of a .gz file, which ends with a checksum of all of it."""
+    size, n_samples = path.stat().st_size, 2 if path.suffix == ".gz" else N_SAMPLES
     digest = hashlib.sha256(f"{path.name} {size}".encode())
     with open(path, "rb") as file:
-        for start in np.linspace(0, max(size - SAMPLE_BYTES, 0), N_SAMPLES).astype(np.int64):
+        for start in np.linspace(0, max(size - SAMPLE_BYTES, 0), n_samples).astype(np.int64):
             file.seek(int(start))
             digest.update(file.read(SAMPLE_BYTES))
     return digest.digest()

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from terafactor._threads import Executor
-from terafactor._typing import Array
+from terafactor._typing import Array, Indices
 from terafactor.data import BatchStream, MatrixSource
 from terafactor.data.masks import masks_of
 from terafactor.problem import NormBall
@@ -15,6 +15,9 @@ from terafactor.solver.fit import initial_atoms
 
 ROWS_PER_MAP = 20
 """Volumes per map to start from: with half of them, some networks of the simulated study are not found."""
+
+SPREAD = 4
+"""Of so many volumes one is taken: neighbours in time are alike, and volumes are stored and visited in blocks."""
 
 MAX_VALUES = 2**27
 """Numbers read at once, at the most: half a gigabyte."""
@@ -39,11 +42,16 @@ def initial_maps(
     """
     n_rows = max(n_components, min(ROWS_PER_MAP * n_components, MAX_VALUES // source.shape[1]))
     stream = BatchStream(source, batch_size, masks_of(source, reduction, seed), seed, whole_rows=False)
-    rows = source.read(np.sort(stream.first_rows(n_rows)))
+    rows = source.read(np.sort(_spread(stream.first_rows(SPREAD * n_rows), n_rows)))
     with Executor():  # holds BLAS to one thread: the same bits whatever the machine has
         maps = _sparse_rotation(_principal_maps(rows, math.ceil(SPARE * n_components)))
     sparsest = np.argsort(-(maps**4).sum(axis=1), kind="stable")[:n_components]
     return initial_atoms(_largest_entries(maps[sparsest]), n_components, constraint, seed)
+
+
+def _spread(rows: Indices, count: int) -> Indices:
+    """Return at most ``count`` of the rows, at equal distances."""
+    return rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64)]
 
 
 def _principal_maps(rows: Array, n_components: int) -> Array:
@@ -70,7 +78,7 @@ def _sparse_rotation(maps: Array) -> Array:
         if change < TOLERANCE:
             break
     turned = rotation @ maps
-    return turned * np.where((turned**3).sum(axis=1, keepdims=True) < 0, -1, 1)
+    return turned * np.where((turned**3).sum(axis=1, keepdims=True) < 0, -1, 1).astype(maps.dtype)
 
 
 def _sampled(rows: Array) -> Array:

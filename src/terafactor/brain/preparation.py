@@ -13,6 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
+from terafactor._threads import Executor
 from terafactor.brain.confounds import resolve_confounds
 from terafactor.brain.find import find_images
 from terafactor.brain.images import QUIET, ImagesSource, check_alike, open_images
@@ -109,6 +110,7 @@ def _pack(source: ImagesSource, store: Path, block_rows: int, n_threads: int, sh
 
     logger.info("masking and packing %d images into %s", len(source.records), store)
     columns = (TextColumn("masking and packing"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=not show) as bar:
+    # An image per thread leaves no cores for BLAS, whose bits would depend on how many it had.
+    with Executor(), Progress(*columns, console=Console(stderr=True), disable=not show) as bar:
         task = bar.add_task("", total=source.shape[0])
         pack(source, store, block_rows=block_rows, n_threads=n_threads, progress=lambda rows: bar.advance(task, rows))

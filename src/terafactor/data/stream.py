@@ -131,8 +131,8 @@ class BatchStream:
     def n_bytes(self, number: int) -> int:
         """Return how many bytes reading batch ``number`` takes: its share of what is read together."""
         visit = self._visit_of(number)
-        whole = self.source.stored_bytes(visit.rows, None if self.whole_rows else self._columns(visit))
-        return round(whole * len(self.rows(number)) / len(visit.rows))
+        n_bytes = self.source.stored_bytes(visit.rows, None if self.whole_rows else self._columns(visit))
+        return round(n_bytes / len(visit.rows) * len(self.rows(number)))
 
     def batch(self, number: int) -> Batch:
         """Read batch ``number``."""
@@ -158,9 +158,9 @@ class BatchStream:
         wanted = slice(self._part(visit, numbers[0]).start, self._part(visit, numbers[-1]).stop)
         columns = self._columns(visit)
         whole = columns is None or self.whole_rows
-        rows, read = visit.rows[wanted], None if whole else columns
-        values = read_finite(self.source, rows, read, allow_nan=self.missing)
-        bytes_per_row = self.source.stored_bytes(rows, read) / len(rows)
+        read = None if whole else columns
+        values = read_finite(self.source, visit.rows[wanted], read, allow_nan=self.missing)
+        bytes_per_row = self.source.stored_bytes(visit.rows, read) / len(visit.rows)
         batches = []
         for number in numbers:
             part = self._part(visit, number)

@@ -16,8 +16,7 @@ from terafactor.errors import DataError
 from terafactor.ratings.open import find_columns
 from terafactor.ratings.table import Duplicates, RatingTable
 
-ROLES = ("user", "item", "rating", "time")
-LONGEST_FIELD = 80
+SHOWN = 80
 """Characters of a bad line that an error shows."""
 
 
@@ -53,6 +52,8 @@ def read_text(
     """Read a text file, strictly: an error names the first line that is not a rating."""
     polars = require("polars", extra="ratings", purpose=f"reading {path}")
     first = next((fields for _, fields in _lines(path, layout)), [])
+    if not first:
+        raise DataError(f"{path} is empty")
     places = _places(first, layout, columns)
     frame = _parse(polars, path, layout, places, len(first))
     values = {role: frame[role] for role in places}
@@ -98,7 +99,7 @@ def _first_bad_line(path: Path, layout: TextLayout, places: Mapping[str, int], n
             continue
         problem = _problem(fields, places, n_fields)
         if problem:
-            shown = layout.separator.join(fields)[:LONGEST_FIELD]
+            shown = layout.separator.join(fields)[:SHOWN]
             return DataError(f"{path}, line {number}: {problem}: {shown!r}")
     return DataError(f"{path} holds no ratings that can be read")
 
