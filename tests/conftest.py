@@ -1,5 +1,7 @@
 """Fixtures that several folders of tests share."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -13,3 +15,17 @@ def rows_of_few_atoms():
     atoms = random.standard_normal((N_ATOMS, N_FEATURES))
     codes = random.standard_normal((N_ROWS, N_ATOMS)) * (random.random((N_ROWS, N_ATOMS)) < 0.5)
     return codes @ atoms + 0.1 * random.standard_normal((N_ROWS, N_FEATURES))
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """A headless browser of the system; for a module only, since it keeps an event loop running."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    executable = next(filter(None, map(shutil.which, names)), None)
+    if executable is None:
+        pytest.skip(f"no browser: none of {', '.join(names)} is on the path")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=executable, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()

@@ -1,7 +1,6 @@
 """The report of an atlas: what it shows, and that a browser shows it."""
 
 import re
-import shutil
 
 import numpy as np
 import pytest
@@ -76,36 +75,20 @@ def test_pictures_of_a_map_show_its_sign():
     assert (blue >= 0).all()
 
 
-def test_a_browser_shows_it(folder):
-    browser = chromium()
-    try:
-        page = browser.new_page()
-        errors = []
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-        page.goto((folder / "report.html").as_uri())
-        images = page.locator("#atoms img")
-        assert images.count() == 6
-        assert all(images.nth(number).evaluate("one => one.naturalWidth") > 50 for number in range(6))
-        assert page.locator("#sparsity canvas, #reconstruction canvas").count() >= 2
-        page.locator("#atoms a").first.click()
-        page.wait_for_function("document.querySelector('canvas') && document.querySelector('canvas').width > 50")
-        assert errors == []
-    finally:
-        browser.close()
-        browser.driver.stop()
-
-
-def chromium():
-    """A headless browser of the system."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    executable = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if executable is None:
-        pytest.skip("no browser is on the path")
-    driver = playwright.sync_playwright().start()
-    browser = driver.chromium.launch(executable_path=executable, args=["--no-sandbox", "--disable-gpu"])
-    browser.driver = driver
-    return browser
+def test_a_browser_shows_it(folder, chromium):
+    page = chromium.new_page()
+    errors = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.goto((folder / "report.html").as_uri())
+    images = page.locator("#atoms img")
+    assert images.count() == 6
+    assert all(images.nth(number).evaluate("one => one.naturalWidth") > 50 for number in range(6))
+    assert page.locator("#sparsity canvas, #reconstruction canvas").count() >= 2
+    page.locator("#atoms a").first.click()
+    page.wait_for_function("document.querySelector('canvas') && document.querySelector('canvas').width > 50")
+    assert errors == []
+    page.close()
 
 
 def test_images_without_slices_have_a_report_too(tmp_path):
