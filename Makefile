@@ -4,7 +4,7 @@ VENV := .venv
 BENCH_VENV := .venv-bench
 BIN := $(VENV)/bin
 
-.PHONY: install demo test soak check format bench bench-full clean
+.PHONY: install demo test soak check format bench bench-full paper peers scaling clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -15,6 +15,9 @@ help:
 	@echo "make check       format, lint, types, layers"
 	@echo "make bench       quick benchmarks, under 5 minutes"
 	@echo "make bench-full  every bar, against the peers"
+	@echo "make paper       every figure and table of the paper, under 20 minutes"
+	@echo "make peers       contests with other packages"
+	@echo "make scaling     time, memory and bytes against every size"
 	@echo "make install     make .venv with every extra (the others call it)"
 
 install: $(VENV)/.installed
@@ -61,6 +64,17 @@ bench: $(BENCH_VENV)/.installed
 
 bench-full: $(BENCH_VENV)/.installed
 	$(BENCH_VENV)/bin/python -m benchmarks.run --page docs/results/bars.md
+
+# FULL=1 takes the sizes of the paper; HCP, MOVIELENS and NETFLIX name a user's copies of the data.
+paper: install
+	$(BIN)/python -m benchmarks.paper.run $(if $(FULL),--full) $(if $(HCP),--hcp "$(HCP)") \
+		$(if $(MOVIELENS),--movielens "$(MOVIELENS)") $(if $(NETFLIX),--netflix "$(NETFLIX)")
+
+peers: $(BENCH_VENV)/.installed
+	$(BENCH_VENV)/bin/python -m benchmarks.peers.run
+
+scaling: install
+	$(BIN)/python -m benchmarks.scaling
 
 clean:
 	rm -rf $(VENV) $(BENCH_VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output

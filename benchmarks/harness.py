@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+
+from terafactor.report.software import PACKAGES, software
+
+PEERS = ("polars", "spams-bin", "cmfrec", "implicit", "scikit-surprise", "nilearn")
+"""Packages whose versions matter to figures, beside our own dependencies."""
 
 
 @dataclass(frozen=True)
@@ -67,27 +69,4 @@ def best_times(contestants: dict[str, Callable[[], object]], repeats: int) -> di
 
 def machine() -> dict[str, str]:
     """Return what a reader needs to compare figures with his own."""
-    packages = ["terafactor", "numpy", "scipy", "numba", "scikit-learn", "polars", "spams-bin", "cmfrec", "implicit"]
-    found = {name: _version(name) for name in packages}
-    return {
-        "cpu": _cpu(),
-        "cores": str(os.cpu_count()),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        **{name: number for name, number in found.items() if number},
-    }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
-def _cpu() -> str:
-    try:
-        with open("/proc/cpuinfo") as lines:
-            return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor()
+    return software(*PACKAGES, *PEERS)

@@ -13,16 +13,19 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import core, exact, missing, ratings, runs, sources
+from benchmarks import brain, claims, core, exact, missing, ratings, report, runs, sources
 from benchmarks.harness import Bar, Result, machine
 
 SUITES = {
+    "brain": brain.BENCHMARKS,
     "core": core.BENCHMARKS,
     "missing": missing.BENCHMARKS,
     "exact": exact.BENCHMARKS,
     "sources": sources.BENCHMARKS,
     "ratings": ratings.BENCHMARKS,
     "runs": runs.BENCHMARKS,
+    "claims": claims.BENCHMARKS,
+    "report": report.BENCHMARKS,
 }
 OUTPUT = Path(__file__).parent / "output"
 
@@ -41,8 +44,10 @@ def main() -> int:
     for name in arguments.names or names:
         suite, benchmark = name.split(".")
         console.print(f"[dim]running {name}[/dim]")
+        began = time.perf_counter()
         results[name] = list(SUITES[suite][benchmark](arguments.quick))
         console.print(as_table(results[name]))
+        console.print(f"[dim]{name} took {time.perf_counter() - began:.0f} s[/dim]")
     content = save(results, started, arguments.quick)
     if arguments.page:
         arguments.page.parent.mkdir(parents=True, exist_ok=True)

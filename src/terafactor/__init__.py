@@ -60,6 +60,7 @@ __all__ = [
 ]
 
 KINDS = {
+    "BrainDictionaryLearning": "terafactor.brain:BrainDictionaryLearning",
     "MaskedDictionaryLearning": "terafactor.estimators:MaskedDictionaryLearning",
     "MatrixCompletion": "terafactor.ratings:MatrixCompletion",
 }

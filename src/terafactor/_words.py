@@ -31,7 +31,7 @@ def percent(share: float) -> str:
 def data_size(n_bytes: float) -> str:
     """Return a number of bytes with its unit, in powers of 1000."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
-        if abs(n_bytes) < 1000 or unit == "TB":
+        if abs(n_bytes) < 999.5 or unit == "TB":  # what would be written as 1000
             break
         n_bytes /= 1000
     return f"{n_bytes:.0f} B" if unit == "B" else f"{n_bytes:.3g} {unit}"
@@ -39,8 +39,8 @@ def data_size(n_bytes: float) -> str:
 
 def duration(seconds: float) -> str:
     """Return a time with its unit: ``0.42 s``, ``3 min 20 s``, ``2 h 05 min``."""
-    if seconds < 1:
-        return f"{1000 * seconds:.0f} ms"
+    if 0 < seconds < 1:
+        return f"{1000 * seconds:.3g} ms"
     if seconds < 60:
         return f"{seconds:.3g} s"
     minutes, seconds = divmod(round(seconds), 60)

@@ -41,6 +41,15 @@ def run_main(monkeypatch, *words):
     return ended.value.code
 
 
+def test_reduction_auto_or_a_word_that_means_nothing(scratch):
+    line = ["fit", "X.npy", "-k", 3, "--epochs", 30, "--batch-size", 10, "--seed", 0, "--out", "run"]
+    assert invoke(*line, "--reduction", "auto").exit_code == 0
+    assert load_model("run").reduction_path_
+    refused = invoke(*line, "--reduction", "most")
+    assert refused.exit_code == 2
+    assert "auto" in refused.output
+
+
 def test_from_fit_to_codes(scratch, X):
     line = ["fit", "X.npy", "-k", 3, "--penalty", "l2", "--constraint", "l1", "--alpha", 1e-3, "--reduction", 3]
     line += ["--epochs", 2, "--seed", 0, "--out", "run"]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from terafactor import open_source
+from terafactor.data.joined import JoinedSource
 from terafactor.errors import DataError
 from terafactor.testing import SourceContract
 
@@ -178,6 +179,20 @@ def test_files_are_records_in_alphabetical_order(tmp_path):
     source = open_source(write_npy(tmp_path, array[:5], array[5:]))
     assert source.records == [range(5), range(5, 37)]
     assert source.record_name(1).endswith("part1.npy")
+
+
+def labels_of(source):
+    return [source.record_label(number) for number in range(len(source.records))]
+
+
+def test_labels_tell_files_of_the_same_name_apart(tmp_path):
+    for folder in ("subject1", "subject2"):
+        (tmp_path / folder).mkdir()
+        np.save(tmp_path / folder / "scan.npy", values())
+    assert labels_of(open_source(f"{tmp_path}/*/scan.npy")) == ["subject1/scan.npy", "subject2/scan.npy"]
+    assert labels_of(open_source(write_npy(tmp_path, values(), values()))) == ["part0.npy", "part1.npy"]
+    arrays = JoinedSource([open_source(values()), open_source(values())])
+    assert len(set(labels_of(arrays))) == 2
 
 
 def test_a_list_may_mix_formats(tmp_path):

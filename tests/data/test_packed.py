@@ -191,6 +191,15 @@ def test_batches_that_divide_a_block_share_its_mask(shared):
         assert all(np.array_equal(batch.columns, mine[0].columns) for batch in mine)
 
 
+@pytest.mark.parametrize("batch_size", [BLOCK, BLOCK // 2, 3, 2 * BLOCK])
+def test_a_batch_knows_its_share_of_the_bytes(shared, batch_size):
+    source = open_source(shared[0])
+    stream = BatchStream(source, batch_size, RunMasks(source, 5, 0), 0, whole_rows=False)
+    shares = [batch.n_bytes for batch in stream.batches(0, stream.batches_per_epoch)]
+    assert shares == [stream.batch(number).n_bytes for number in range(stream.batches_per_epoch)]
+    assert shares == [stream.n_bytes(number) for number in range(stream.batches_per_epoch)]
+
+
 def test_a_batch_is_a_function_of_its_number(shared):
     source = open_source(shared[0])
     forwards = BatchStream(source, BLOCK, RunMasks(source, 5, 0), 0, whole_rows=False)

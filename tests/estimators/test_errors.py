@@ -245,3 +245,16 @@ def test_fitting_writes_to_no_parameter(X, method, random_state):
     assert joblib.hash(after) == contents
     learner.components_[:] = 0
     assert joblib.hash(learner.get_params()) == contents
+
+
+@pytest.mark.parametrize("parameters", [{}, {"reduction": 99}, {"init": np.zeros((2, 3))}])
+def test_a_fit_that_fails_leaves_the_model_as_it_was(X, parameters):
+    model = MaskedDictionaryLearning(3, random_state=0).fit(X)
+    before = dict(vars(model))
+    bad = X[:, :10].copy()
+    bad[3, 4] = np.nan
+    with pytest.raises(ValueError):  # noqa: PT011
+        model.set_params(**parameters).fit(bad if not parameters else X[:, :10])
+    model.set_params(reduction=1, init=None)
+    assert vars(model) == before
+    assert model.transform(X).shape == (len(X), 3)

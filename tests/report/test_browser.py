@@ -200,42 +200,64 @@ def test_charts_that_are_unfolded_get_their_width(visit):
     assert chart.locator(".uplot").bounding_box()["width"] == pytest.approx(chart.bounding_box()["width"], abs=2)
 
 
-def test_page_of_a_running_fit_refreshes_and_stays_where_it_was(visit, monkeypatch, tmp_path):
-    monkeypatch.setattr(page_module, "REFRESH_SECONDS", 0.3)
-    running = make_story(stopped_by=None)
-    seen = visit(running)
-    seen.page.get_by_role("button", name="rows seen").click()
-    seen.page.evaluate("scrollTo(0, 2000)")
-    before = seen.page.evaluate(PLACE)
-    write_report(tmp_path / "report.html", replace(running, stopped_by="n_epochs"))
-    seen.page.wait_for_selector(".badge.done", timeout=10_000)
-    seen.page.wait_for_timeout(200)
-    assert seen.page.evaluate("scrollY") > 1500
-    assert seen.page.evaluate(PLACE) == pytest.approx(before, abs=5)  # what was in view is, though more came above it
-    assert seen.page.locator('button[aria-pressed="true"]').all_inner_texts() == ["rows seen"]
+class Running:
+    """The page of a fit that goes on, held still until it is let go: it refreshes faster than one can act."""
+
+    def __init__(self, visit, path, monkeypatch):
+        monkeypatch.setattr(page_module, "REFRESH_SECONDS", 0.2)
+        self.path, self.story = path, make_story(stopped_by=None)
+        self.seen = visit(self.story)
+        self.page = self.seen.page
+        self.page.get_by_role("button", name="pause").click()
+
+    def finish(self):
+        write_report(self.path, replace(self.story, stopped_by="n_epochs"))
+
+    def let_go(self):
+        self.page.evaluate("document.getElementById('pause').click()")  # the mouse stays where it is
+
+    def wait_for_the_end(self):
+        self.page.wait_for_selector(".badge.done", timeout=20_000)
 
 
-def test_refreshing_can_be_paused(visit, monkeypatch, tmp_path):
-    monkeypatch.setattr(page_module, "REFRESH_SECONDS", 0.2)
-    running = make_story(stopped_by=None)
-    seen = visit(running)
-    seen.page.get_by_role("button", name="pause").click()
-    write_report(tmp_path / "report.html", replace(running, stopped_by="n_epochs"))
-    seen.page.wait_for_timeout(1000)
-    assert seen.page.locator(".badge.running").count() == 1
-    seen.page.get_by_role("button", name="refresh again").click()
-    seen.page.wait_for_selector(".badge.done", timeout=10_000)
+@pytest.fixture
+def running(visit, monkeypatch, tmp_path):
+    return Running(visit, tmp_path / "report.html", monkeypatch)
 
 
-def test_a_zoomed_page_waits_with_refreshing(visit, monkeypatch, tmp_path):
-    monkeypatch.setattr(page_module, "REFRESH_SECONDS", 0.2)
-    running = make_story(stopped_by=None)
-    seen = visit(running)
-    seen.drag(0.5, 0.75)
-    seen.page.mouse.move(0, 0)
-    write_report(tmp_path / "report.html", replace(running, stopped_by="n_epochs"))
-    seen.page.wait_for_timeout(800)
-    assert seen.page.locator(".badge.running").count() == 1
+def test_page_of_a_running_fit_refreshes_and_stays_where_it_was(running):
+    running.page.get_by_role("button", name="rows seen").click()
+    running.page.mouse.move(0, 0)
+    running.page.evaluate("scrollTo(0, 2000)")
+    before = running.page.evaluate(PLACE)
+    running.finish()
+    running.let_go()
+    running.wait_for_the_end()
+    running.page.wait_for_timeout(200)
+    assert running.page.evaluate("scrollY") > 1500
+    assert running.page.evaluate(PLACE) == pytest.approx(before, abs=5)  # though more came above it
+    assert running.page.locator('button[aria-pressed="true"]').all_inner_texts() == ["rows seen"]
+
+
+def test_refreshing_can_be_paused(running):
+    running.finish()
+    running.page.wait_for_timeout(1000)
+    assert running.page.locator(".badge.running").count() == 1
+    running.let_go()
+    running.wait_for_the_end()
+
+
+def test_a_zoomed_page_waits_with_refreshing(running):
+    running.seen.drag(0.5, 0.75)
+    running.page.mouse.move(0, 0)
+    running.finish()
+    running.let_go()
+    running.page.wait_for_timeout(1000)
+    assert running.page.locator(".badge.running").count() == 1
+    box = running.page.locator(".u-over").first.bounding_box()
+    running.page.mouse.dblclick(box["x"] + 50, box["y"] + 50)
+    running.page.mouse.move(0, 0)
+    running.wait_for_the_end()
 
 
 def test_charts_follow_the_colours_of_the_system(visit):

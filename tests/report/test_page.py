@@ -43,6 +43,9 @@ def test_hostile_texts_stay_texts():
 def test_hostile_texts_would_be_found():
     assert dangers(f"<p>{HOSTILE}</p>") != []
     assert dangers('<a href="https://example.org">') != []
+    assert dangers('<a href="javascript:x()">') != []
+    assert dangers('<a href="#atoms"><a href="maps/one.html">') == []
+    assert dangers('<img src="picture.png">') != []
     assert dangers('<p onclick="x()">') != []
 
 
@@ -52,6 +55,12 @@ def test_scripts_of_the_page_are_the_only_ones_that_its_policy_allows(story):
     assert policy.count("sha256-") == 2
     assert "unsafe-inline" not in policy.split("script-src")[1].split(";")[0]
     assert "http" not in policy
+
+
+def test_the_page_carries_the_licence_of_what_it_copies(story):
+    page = render([story])
+    assert re.search(r"<!-- [^>]*uPlot\. The MIT License", page)
+    assert "Leon Sorokin" in page
 
 
 def test_thousand_atoms_stay_small():

@@ -1,6 +1,7 @@
 """Every panel passes the contract, with pictures, curves and named features."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -109,6 +110,29 @@ def test_a_panel_takes_the_place_of_the_one_with_its_name():
     assert sum(isinstance(panel, AtomsPanel) for panel in panels) == 0
 
 
+class Knowing(Extra):
+    """A panel that knows its estimator."""
+
+    def __init__(self, estimator):
+        self.estimator = estimator
+
+    def draw(self, story):
+        return fragment("<p>{{ title }} by {{ estimator }}</p>", title=story.title, estimator=self.estimator)
+
+
+def test_each_run_is_drawn_by_its_own_panel():
+    page = render([make_story(title=name, panels=[Knowing(f"model of {name}")]) for name in ("a", "b")])
+    assert "<p>a by model of a</p>" in page
+    assert "<p>b by model of b</p>" in page
+
+
+def test_sparse_atoms_tell_how_full_they_are():
+    components = np.eye(4, 30)
+    drawn = UsagePanel().draw(make_story(components=components, sample=None))
+    assert "97 % of the entries of the atoms are zero" in drawn
+    assert "Entries of each atom that are not zero" in drawn
+
+
 def test_plain_text_of_a_panel_is_escaped():
     page = render([make_story(panels=[Plain()])])
     assert "&lt;b&gt;not made by fragment" in page
@@ -125,6 +149,14 @@ def test_progress_says_why_there_is_no_curve():
     drawn = ProgressPanel().draw(make_story(history=make_history(1)))
     assert "validation=rows" in drawn
     assert "<figure" not in drawn
+
+
+def test_progress_of_a_run_that_has_been_evaluated_once():
+    first, *later = make_history(5)
+    begun = make_story(history=[first, *(replace(line, objective=None) for line in later)], stopped_by=None)
+    drawn = ProgressPanel().draw(begun)
+    assert "known once so far" in drawn
+    assert drawn.count("<figure") == 3  # what is known at every line
 
 
 def test_progress_draws_the_surrogate_where_nothing_was_held_out():

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 import terafactor
+from terafactor.cli import brain as brain_commands
 from terafactor.cli import doctor as doctor_command
 from terafactor.cli import fit as fit_command
 from terafactor.cli import inspect as inspect_command
@@ -71,6 +72,7 @@ for command, example in (
     (doctor_command.doctor, doctor_command.EXAMPLE),
 ):
     app.command(epilog=example)(command)
+app.add_typer(brain_commands.app)
 app.add_typer(ratings_command.app)
 
 

@@ -16,6 +16,7 @@ from terafactor.cli.options import (
     parse_constraint,
     parse_holdout,
     parse_penalty,
+    parse_reduction,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +53,9 @@ def fit(
     missing: Annotated[
         str | None, typer.Option(help="nan or absent: what stands for missing values.", rich_help_panel=PROBLEM)
     ] = None,
-    reduction: Annotated[float, typer.Option(help="Features per step: one part in.", rich_help_panel=SOLVER)] = 1.0,
+    reduction: Annotated[
+        str, typer.Option(metavar="R|auto", help="Features per step: one part in.", rich_help_panel=SOLVER)
+    ] = "1",
     statistics: Annotated[str, typer.Option(help="auto, full or masked.", rich_help_panel=SOLVER)] = "auto",
     projection: Annotated[str, typer.Option(help="masked or exact.", rich_help_panel=SOLVER)] = "masked",
     batch_size: Annotated[int, typer.Option(min=1, help="Rows per step.", rich_help_panel=SOLVER)] = 40,
@@ -83,7 +86,7 @@ def fit(
         positive_code=positive_code,
         positive_dict=positive_dict,
         missing=missing,  # type: ignore[arg-type]
-        reduction=reduction,
+        reduction=parse_reduction(reduction),
         statistics=statistics,  # type: ignore[arg-type]
         projection=projection,  # type: ignore[arg-type]
         batch_size=batch_size,

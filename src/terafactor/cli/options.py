@@ -91,6 +91,16 @@ def _ratio(text: str) -> float | None:
         raise typer.BadParameter(f"elastic-net:RATIO needs a number between 0 and 1, got {text!r}") from error
 
 
+def parse_reduction(text: str) -> Any:
+    """Return the reduction that "12" or "auto" names."""
+    if text == "auto":
+        return text
+    try:
+        return float(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"--reduction needs a number >= 1 or auto, got {text!r}") from error
+
+
 def parse_holdout(text: str | None) -> Any:
     """Return the amount that "2000", "0.05", "5%" or "3 records" names, None for the default."""
     if text is None or text == "":

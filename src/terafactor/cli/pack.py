@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from terafactor._words import data_size
 from terafactor.cli.options import Source, Threads
 
 if TYPE_CHECKING:
@@ -57,10 +58,8 @@ def pack(
 
 def summary(store: PackedSource) -> str:
     """Return what was written, and the error of integers."""
-    from rich.filesize import decimal
-
     n_rows, n_features = store.shape
-    size = decimal(sum(path.stat().st_size for path in store.path.rglob("*") if path.is_file()))
+    size = data_size(sum(path.stat().st_size for path in store.path.rglob("*") if path.is_file()))
     text = f"packed {n_rows} rows of {n_features} features into {store.path} ({size})"
     if not store.layout.scaled:
         return text

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from terafactor._words import data_size, duration
 from terafactor.cli.options import Json, Source, Threads, parse_constraint, parse_penalty
 
 if TYPE_CHECKING:
@@ -73,19 +74,17 @@ def show(title: str, plan: Plan) -> None:
 
 def rows(plan: Plan) -> list[tuple[str, str, str]]:
     """Return the lines of the table: what, how much, and what it is made of."""
-    from rich.filesize import decimal
-
     memory = plan.memory
-    free = "" if plan.available_bytes is None else f"of {decimal(plan.available_bytes)} available"
+    free = "" if plan.available_bytes is None else f"of {data_size(plan.available_bytes)} available"
     return [
         ("matrix", f"{plan.n_samples:,} x {plan.n_features:,}", plan.dtype),
         ("step", f"{plan.batch_size} x {plan.n_observed:,}", f"rows x features, {plan.statistics} statistics"),
-        ("memory", decimal(memory.peak), free),
-        ("  atoms", decimal(memory.model), f"{plan.n_components} x {plan.n_features:,}"),
-        ("  statistics", decimal(memory.statistics), ""),
-        ("  start", decimal(memory.start), "rows to start from, let go of afterwards"),
-        ("  work", decimal(memory.work), "rows read ahead, copies of what a step changes"),
-        ("read per epoch", decimal(plan.bytes_per_epoch), reading(plan)),
+        ("memory", data_size(memory.peak), free),
+        ("  atoms", data_size(memory.model), f"{plan.n_components} x {plan.n_features:,}"),
+        ("  statistics", data_size(memory.statistics), ""),
+        ("  start", data_size(memory.start), "rows to start from, freed afterwards"),
+        ("  work", data_size(memory.work), "rows read ahead, copies for a step"),
+        ("read per epoch", data_size(plan.bytes_per_epoch), reading(plan)),
         ("time per step", duration(plan.seconds_per_step), f"{plan.steps_per_epoch:,} steps per epoch"),
         ("time per epoch", duration(plan.seconds_per_epoch), ""),
         ("time of the fit", duration(plan.seconds), f"{plan.n_epochs:g} epochs at that speed"),
@@ -94,17 +93,7 @@ def rows(plan: Plan) -> list[tuple[str, str, str]]:
 
 def reading(plan: Plan) -> str:
     """Return how the reading of an epoch compares with whole rows, and what would be better."""
-    from rich.filesize import decimal
-
     less, possible = plan.full_bytes_per_epoch / max(plan.bytes_per_epoch, 1), math.ceil(plan.reduction)
     if plan.statistics == "masked" and less < possible / 2:
-        return f"whole rows all the same; packed, {possible} times less"
-    return f"{less:.1f} times less than the {decimal(plan.full_bytes_per_epoch)} of whole rows"
-
-
-def duration(seconds: float) -> str:
-    """Return a time in the unit that suits it."""
-    for unit, length in (("days", 86400), ("h", 3600), ("min", 60), ("s", 1)):
-        if seconds >= 2 * length or (unit == "s" and seconds >= 1):
-            return f"{seconds / length:.1f} {unit}"
-    return f"{1e3 * seconds:.3g} ms"
+        return f"as whole rows; packed, {possible} times less"
+    return f"whole rows: {data_size(plan.full_bytes_per_epoch)}, {less:.1f} times more"

@@ -28,7 +28,7 @@ def transform(
     if out.exists():
         raise ParameterError(f"{out} exists: choose another name, or remove it")
     estimator = load_model(model)
-    estimator.set_params(n_threads=threads)
+    estimator.set_params(n_threads=threads, verbose=1)
     codes = estimator.transform(source, out=out)
     typer.echo(f"wrote the codes of {codes.shape[0]:,} rows on {codes.shape[1]} atoms to {out}", err=True)
 

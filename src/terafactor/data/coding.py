@@ -32,15 +32,21 @@ class Coding:
     """What each feature is a multiple of (p,), float32; None: numbers are stored as they are."""
 
     def standardized(self, values: Array) -> Array:
-        """Return rows (b, p) as they should be read."""
-        return values if self.mean is None or self.gain is None else (values - self.mean) * self.gain
+        """Return rows (b, p) as they should be read, computed in float64 a row at a time."""
+        if self.mean is None or self.gain is None:
+            return values
+        found = np.empty(values.shape, values.dtype if self.dtype.itemsize < 8 else np.float64)
+        for row, target in zip(values, found, strict=True):
+            target[:] = (row - self.mean) * self.gain
+        return found
 
     def stored(self, values: Array) -> Array:
         """Return rows (b, p), standardized, as they are stored."""
         if self.scale is None:
             with np.errstate(over="ignore"):  # seen as infinity
                 return values.astype(self.dtype, copy=False)
-        return np.rint(values / self.scale).astype(self.dtype)
+        multiples = values / self.scale
+        return np.rint(multiples, out=multiples).astype(self.dtype)
 
     def read(self, stored: Array) -> Array:
         """Return stored rows (b, p) as they are read."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Self
 
@@ -43,7 +44,9 @@ class JoinedSource(MatrixSource):
         ]
         self.shape = (int(self._starts[-1]), first.shape[1])
         self.dtype = first.dtype
+        self._labels = self._distinct_labels()
         self.in_memory = all(source.in_memory for source in self.sources)
+        self.whole_records = any(source.whole_records for source in self.sources)
         self.holds_nan = any(source.holds_nan for source in self.sources)
         self.geometry = first.geometry
 
@@ -56,8 +59,11 @@ class JoinedSource(MatrixSource):
         return self.sources[number].record_name(inner)
 
     def record_label(self, record: int) -> str:
+        return self._labels[record]
+
+    def record_identity(self, record: int) -> str | None:
         number, inner = self._parts[record]
-        return self.sources[number].record_label(inner)
+        return self.sources[number].record_identity(inner)
 
     def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
         owners = self._owners(rows)
@@ -89,6 +95,23 @@ class JoinedSource(MatrixSource):
             mine = owners == number
             values[mine] = self._read_from(int(number), rows[mine], columns)
         return values
+
+    def _distinct_labels(self) -> list[str]:
+        """Return labels that tell the sources apart: with folders, or else with numbers, where names are the same."""
+        labels = [self.sources[number].record_label(inner) for number, inner in self._parts]
+        if self._tell_apart(labels):
+            return labels
+        names = [self.sources[number].record_name(inner).replace("\\", "/") for number, inner in self._parts]
+        shared = os.path.commonprefix(names).rfind("/") + 1  # noqa: RUF071, the folders that all share
+        names = [name[shared:] for name in names]
+        if self._tell_apart(names):
+            return names
+        return [f"{label} ({number})" for label, (number, _) in zip(labels, self._parts, strict=True)]
+
+    def _tell_apart(self, labels: list[str]) -> bool:
+        """Whether no label is of records of two sources."""
+        owners = {label: number for label, (number, _) in zip(labels, self._parts, strict=True)}
+        return all(owners[label] == number for label, (number, _) in zip(labels, self._parts, strict=True))
 
     def _owners(self, rows: Indices) -> Indices:
         return np.searchsorted(self._starts, rows, side="right") - 1

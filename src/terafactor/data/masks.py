@@ -83,7 +83,7 @@ class RunMasks(Masks):
     def __init__(self, source: MatrixSource, reduction: float, seed: int) -> None:
         super().__init__(source.shape[1], reduction, seed)
         self.source = source
-        fewest = min(self._n_tiles(record) for record in range(len(source.records)))
+        fewest = largest_reduction(source)
         if self.cycle_length > fewest:
             raise ParameterError(
                 f"reduction must be at most {fewest}, got {reduction!r}: {source.record_name(0)} stores its features "
@@ -95,7 +95,7 @@ class RunMasks(Masks):
             return None
         cycle, part = divmod(visit, self.cycle_length)
         n_tiles = self._n_tiles(record)
-        first = int(generator(self.seed, Purpose.MASKS, record, cycle).integers(n_tiles))
+        first = _first_tile(n_tiles, self.seed, record, cycle)
         run = np.arange(n_tiles)[_part(n_tiles, self.cycle_length, part)]
         return self.source.tiles(record).members((first + run) % n_tiles, self.n_features)
 
@@ -111,6 +111,14 @@ def masks_of(source: MatrixSource, reduction: float, seed: int) -> Masks:
     return Masks(source.shape[1], reduction, seed, tiles)
 
 
+def largest_reduction(source: MatrixSource) -> int:
+    """Return the largest reduction for which a source has masks."""
+    tiles = source.tiles(0)
+    if tiles.order is None:
+        return source.shape[1]
+    return min(-(-source.shape[1] // source.tiles(record).width) for record in range(len(source.records)))
+
+
 def _part(length: int, n_parts: int, part: int) -> slice:
     """Return the part that array_split would: the first ``length % n_parts`` are one longer."""
     width, longer = divmod(length, n_parts)
@@ -122,3 +130,9 @@ def _part(length: int, n_parts: int, part: int) -> slice:
 def _permutation(length: int, seed: int, cycle: int) -> Indices:
     """Return the order of tiles in one cycle; the last ones are kept for fits that come in many short calls."""
     return generator(seed, Purpose.MASKS, cycle).permutation(length)
+
+
+@lru_cache(maxsize=2**14)
+def _first_tile(n_tiles: int, seed: int, record: int, cycle: int) -> int:
+    """Return the tile where a cycle of a record begins, kept because visits to other records come between."""
+    return int(generator(seed, Purpose.MASKS, record, cycle).integers(n_tiles))

@@ -24,8 +24,9 @@ class Moments:
         share = len(block) / (self.count + len(block))
         mean = block.mean(axis=0, dtype=np.float64)
         change = mean - self.mean
-        deviations = block - mean
-        self.squares = self.squares + np.einsum("ij,ij->j", deviations, deviations) + change**2 * self.count * share
+        self.squares = self.squares + change**2 * self.count * share
+        for row in block:
+            self.squares += (row - mean) ** 2
         self.mean = self.mean + change * share
         self.count += len(block)
         self.least, self.most = np.minimum(self.least, block.min(axis=0)), np.maximum(self.most, block.max(axis=0))
@@ -54,7 +55,7 @@ class Totals:
     def add_errors(self, errors: Array) -> None:
         """Take in by how much the same rows differ from what was packed (b, p)."""
         self.error_squares += float(np.einsum("ij,ij->", errors, errors, dtype=np.float64))
-        self.largest_error = max(self.largest_error, float(np.abs(errors).max()))
+        self.largest_error = max(self.largest_error, float(errors.max()), -float(errors.min()))
 
     def statistics(self, *, with_errors: bool) -> dict[str, float]:
         mean = self.total / self.count

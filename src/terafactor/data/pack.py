@@ -10,8 +10,6 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -119,28 +117,17 @@ def pack(
     return out
 
 
-@dataclass(frozen=True)
 class _Packer:
-    source: MatrixSource
-    store: Path
-    layout: PackedLayout
-    plan: dict[str, Any]
-    progress: Progress
+    """Writes what a plan asks for and is not there yet."""
 
-    @cached_property
-    def codings(self) -> dict[int, Coding]:
-        """Codings of the records of the source that were cut into pieces."""
-        return {}
-
-    @cached_property
-    def locks(self) -> list[Lock]:
-        """One per record of the source, so that its pieces do not all look at the whole of it."""
-        return [Lock() for _ in self.source.records]
-
-    @cached_property
-    def starts(self) -> Indices:
-        """First row of each record of the source."""
-        return np.array([rows.start for rows in self.source.records])
+    def __init__(
+        self, source: MatrixSource, store: Path, layout: PackedLayout, plan: dict[str, Any], progress: Progress
+    ) -> None:
+        self.source, self.store, self.layout, self.plan, self.progress = source, store, layout, plan, progress
+        self._starts = np.array([rows.start for rows in source.records])
+        # Several pieces of a record of the source share its coding, and one of them finds it.
+        self._codings: dict[int, Coding] = {}
+        self._locks = [Lock() for _ in source.records]
 
     def run(self, n_threads: int) -> None:
         """Write what is not there yet."""
@@ -150,11 +137,7 @@ class _Packer:
         records = self.plan["records"]
         with ThreadPoolExecutor(n_threads, "terafactor-pack") as pool:
             try:
-                statistics = list(
-                    pool.map(
-                        lambda number: self._write_record(number, orders[number % N_PERMUTATIONS]), range(len(records))
-                    )
-                )
+                statistics = list(pool.map(lambda number: self._write_record(number, orders), range(len(records))))
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
@@ -176,8 +159,9 @@ class _Packer:
         write_durably(self.store / "permutations" / "zarr.json", encoded(document))
         return orders
 
-    def _write_record(self, number: int, order: Indices) -> dict[str, float]:
+    def _write_record(self, number: int, orders: list[Indices]) -> dict[str, float]:
         """Write one record, under a temporary name until it is on the disk; return its statistics."""
+        order = orders[number % N_PERMUTATIONS]
         rows = range(self.plan["records"][number]["start"], self.plan["records"][number]["stop"])
         final = record_path(self.store, number)
         if final.exists():
@@ -193,9 +177,7 @@ class _Packer:
                 raise DataError(f"{name} reaches beyond {self.layout.dtype}: pack it as float64")
             self.progress(len(values))
         if coding.scale is not None:
-            content = io.BytesIO()
-            write_shard(content, self.layout.scales, coding.scale[np.newaxis], order)
-            write_durably(shard_path(scales_path(self.store), number), content.getvalue())
+            self._write_scales(number, coding.scale, order)
         statistics = totals.statistics(with_errors=self.layout.scaled)
         document = array_document(self.layout, len(rows), {"statistics": statistics})
         write_durably(unfinished / "zarr.json", encoded(document))
@@ -212,14 +194,19 @@ class _Packer:
         as_read = coding.read(stored)
         totals.add(as_read)
         if self.layout.scaled:
-            totals.add_errors(as_read - wanted)
+            totals.add_errors(np.subtract(as_read, wanted, out=as_read))
+
+    def _write_scales(self, number: int, scale: Array, order: Indices) -> None:
+        content = io.BytesIO()
+        write_shard(content, self.layout.scales, scale[np.newaxis], order)
+        write_durably(shard_path(scales_path(self.store), number), content.getvalue())
 
     def _coding(self, rows: range) -> Coding:
         """Return the coding of the record of the source that ``rows`` are of, the same for all pieces of it."""
         number = self._record_of(rows.start)
         record = self.source.records[number]
-        with self.locks[number]:
-            coding = self.codings.get(number)
+        with self._locks[number]:
+            coding = self._codings.get(number)
             if coding is None:
                 coding = coding_of(
                     self._blocks(record),
@@ -228,11 +215,11 @@ class _Packer:
                     name=self.source.record_name(number),
                 )
                 if len(record) > len(rows):
-                    self.codings[number] = coding
+                    self._codings[number] = coding
         return coding
 
     def _record_of(self, row: int) -> int:
-        return int(np.searchsorted(self.starts, row, side="right")) - 1
+        return int(np.searchsorted(self._starts, row, side="right")) - 1
 
     def _blocks(self, rows: range) -> Iterator[Array]:
         """Read rows a block at a time, or a few blocks where the source keeps more rows together."""
@@ -260,13 +247,14 @@ def _pieces(source: MatrixSource, block_rows: int) -> list[dict[str, Any]]:
     wanted = -(-N_PERMUTATIONS // len(records))
     pieces = []
     for number, rows in enumerate(source.records):
-        name = source.record_label(number)
+        name, identity = source.record_label(number), source.record_identity(number)
+        known = {} if identity is None else {"identity": identity}
         n_blocks = -(-len(rows) // block_rows)
         for blocks in np.array_split(np.arange(n_blocks), max(1, min(wanted, n_blocks))):
             if len(blocks):
                 start = rows.start + int(blocks[0]) * block_rows
                 stop = min(rows.start + (int(blocks[-1]) + 1) * block_rows, rows.stop)
-                pieces.append({"name": name, "start": start, "stop": stop})
+                pieces.append({"name": name, "start": start, "stop": stop} | known)
     return pieces
 
 
@@ -281,12 +269,29 @@ def _begun(partial: Path, plan: dict[str, Any]) -> Iterator[None]:
             content = read_store_document(partial)
             same = {key: content.get(key) for key in plan} == plan
         else:
-            same = not left.exists() or left.read_bytes() == encoded(plan)
+            same = not left.exists() or _take_up(partial, json.loads(left.read_bytes()), plan)
         if not same:
             raise DataError(f"{partial} was left by packing other data, or with other options: remove it first")
         write_durably(left, encoded(plan))
         shutil.rmtree(partial / "unfinished", ignore_errors=True)
         yield
+
+
+def _take_up(partial: Path, before: dict[str, Any], plan: dict[str, Any]) -> bool:
+    """Whether an unfinished store can be gone on with; records that are known to have changed are packed again."""
+    if before != plan and _apart_from_identities(before) != _apart_from_identities(plan):
+        return False
+    for number, (old, new) in enumerate(zip(before["records"], plan["records"], strict=True)):
+        if old != new:
+            shutil.rmtree(record_path(partial, number), ignore_errors=True)
+    return True
+
+
+def _apart_from_identities(plan: dict[str, Any]) -> dict[str, Any]:
+    """Return what must be the same for finished records to stay, where each tells by itself whether it changed."""
+    if not all("identity" in record for record in plan["records"]):
+        return plan
+    return plan | {"fingerprint": None, "records": [record | {"identity": None} for record in plan["records"]]}
 
 
 def _statistics_of(record: Path) -> dict[str, float]:

@@ -100,8 +100,9 @@ class PackedSource(MatrixSource):
         per_block = layout.index_bytes + (scales.index_bytes if layout.scaled else 0)
         total = 0
         for block in np.unique(self._blocks.owners(rows)):
-            places = self._places_of(int(self._blocks.record[block]))
-            n_tiles = layout.n_tiles if columns is None else len(np.unique(places[columns] // layout.tile_width))
+            n_tiles = layout.n_tiles
+            if columns is not None:
+                n_tiles = len(self._chosen(self._places_of(int(self._blocks.record[block]))[columns]))
             total += n_tiles * per_tile + per_block
         return total
 
@@ -134,8 +135,9 @@ class PackedSource(MatrixSource):
         """Read rows of one block: put the tiles that hold the columns in memory, and pick from there."""
         height, width = self.layout.block_rows, self.layout.tile_width
         record = int(self._blocks.record[block])
-        tile, inside = np.divmod(self._places_of(record)[columns], width)
-        chosen = np.flatnonzero(np.bincount(tile, minlength=self.layout.n_tiles))
+        places = self._places_of(record)[columns]
+        chosen = self._chosen(places)
+        tile, inside = np.divmod(places, width)
         number = int(self._blocks.number[block])
         self._verify_record(record)
         tiles = self._tiles(record_path(self.path, record), number, self.layout, chosen, f"block {number}", record)
@@ -150,6 +152,12 @@ class PackedSource(MatrixSource):
         if self.layout.scaled:
             scales = self._tiles(scales_path(self.path), record, self.layout.scales, chosen, "the scales", record)
             out *= scales.ravel()[slot[tile] * width + inside]
+
+    def _chosen(self, places: Indices) -> Indices:
+        """Return the tiles that hold some places of a record, ascending."""
+        touched = np.zeros(self.layout.n_tiles, np.bool_)
+        touched[places // self.layout.tile_width] = True
+        return np.flatnonzero(touched)
 
     def _tiles(self, array: Path, block: int, layout: PackedLayout, chosen: Indices, what: str, record: int) -> Array:
         try:

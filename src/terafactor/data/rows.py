@@ -30,6 +30,7 @@ class SelectedRows(MatrixSource):
         self.shape = (len(self.rows), base.shape[1])
         self.dtype = base.dtype
         self.in_memory = base.in_memory
+        self.whole_records = base.whole_records
         self.holds_nan = base.holds_nan
         self.geometry = base.geometry
         ends = [0, *(int(np.searchsorted(self.rows, record.stop)) for record in base.records)]
@@ -46,6 +47,11 @@ class SelectedRows(MatrixSource):
 
     def record_label(self, record: int) -> str:
         return self.base.record_label(self._kept[record])
+
+    def record_identity(self, record: int) -> str | None:
+        whole = self.base.record_identity(self._kept[record])
+        rows = self._records[record]
+        return whole and f"{whole} {rows_digest(self.rows[rows.start : rows.stop])}"
 
     def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
         return self.base.stored_bytes(self.rows[rows], columns)

@@ -44,8 +44,6 @@ def read_tiles(array: Path, block: int, layout: PackedLayout, chosen: Indices) -
     values = np.empty((len(chosen), layout.block_rows, layout.tile_width), layout.dtype)
     stored = np.empty(len(chosen), "<u4")
     with _opened(path, layout) as descriptor:
-        if len(chosen) < layout.n_tiles and hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
         for run in _runs(chosen):
             _read_run(descriptor, layout, int(chosen[run.start]), values[run], stored[run])
     for tile, numbers, expected in zip(chosen, values, stored, strict=True):
@@ -83,7 +81,10 @@ def checksum(content: bytes | Array) -> int:
 
 @contextlib.contextmanager
 def _opened(path: Path, layout: PackedLayout) -> Iterator[int]:
-    """Open a shard that has the right size, and whose index lists every chunk where it belongs."""
+    """Open a shard that has the right size, and check at the end that its index lists every chunk where it belongs.
+
+    The index comes from the disk while the chunks are read.
+    """
     try:
         file = open(path, "rb", buffering=0)  # noqa: SIM115, closed below
     except OSError as error:
@@ -92,11 +93,14 @@ def _opened(path: Path, layout: PackedLayout) -> Iterator[int]:
         size = os.fstat(file.fileno()).st_size
         if size != layout.shard_bytes:
             raise DamagedShardError(f"its file has {size} bytes where {layout.shard_bytes} were written")
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+            os.posix_fadvise(file.fileno(), size - layout.index_bytes, layout.index_bytes, os.POSIX_FADV_WILLNEED)
+        yield file.fileno()
         index = np.empty(layout.index_bytes, np.uint8)
         fill(file.fileno(), [index], size - layout.index_bytes)
         if index.tobytes() != sealed(layout.index):
             raise DamagedShardError("the list of its chunks is damaged, or lacks one")
-        yield file.fileno()
 
 
 def _read_run(descriptor: int, layout: PackedLayout, first: int, values: Array, stored: Array) -> None:

@@ -49,6 +49,9 @@ class MatrixSource(ABC):
     in_memory: bool = False
     """Whether whole rows are at hand, so that reading fewer features saves nothing."""
 
+    whole_records: bool = False
+    """Whether a record is read as a whole anyway, so that all its batches should follow each other."""
+
     holds_nan: bool = False
     """Of a source in memory: whether NaN stands for missing values in it; one that says False refused them."""
 
@@ -76,6 +79,10 @@ class MatrixSource(ABC):
     def tiles(self, record: int) -> FeatureTiles:
         """Return the groups of features of one record that are cheap to read together: by default, each alone."""
         return FeatureTiles()
+
+    def record_identity(self, record: int) -> str | None:
+        """Return what tells a record from others, in place of its values where reading these is dear; None: they do."""
+        return None
 
     def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
         """Return how many bytes :meth:`read` takes in from where the matrix is stored."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator
@@ -67,7 +68,8 @@ class BatchStream:
     Every epoch visits every row once, in an order drawn from (seed, epoch): the row blocks of each record are
     shuffled and cut into batches, then the batches of all records are shuffled. Where masks go by record and several
     batches make up a block of rows, these follow each other and share a mask, and the block is read once. Rows that
-    are not in memory are read ahead by other threads, which changes nothing but the time.
+    are not in memory are read ahead by other threads, which changes nothing but the time. Where records are read as a
+    whole, all batches of one follow each other, each with its mask.
 
     Parameters
     ----------
@@ -129,8 +131,8 @@ class BatchStream:
     def n_bytes(self, number: int) -> int:
         """Return how many bytes reading batch ``number`` takes: its share of what is read together."""
         visit = self._visit_of(number)
-        whole = self.source.stored_bytes(visit.rows, None if self.whole_rows else self._columns(visit))
-        return round(whole * len(self.rows(number)) / len(visit.rows))
+        n_bytes = self.source.stored_bytes(visit.rows, None if self.whole_rows else self._columns(visit))
+        return round(n_bytes / len(visit.rows) * len(self.rows(number)))
 
     def batch(self, number: int) -> Batch:
         """Read batch ``number``."""
@@ -156,9 +158,9 @@ class BatchStream:
         wanted = slice(self._part(visit, numbers[0]).start, self._part(visit, numbers[-1]).stop)
         columns = self._columns(visit)
         whole = columns is None or self.whole_rows
-        rows, read = visit.rows[wanted], None if whole else columns
-        values = read_finite(self.source, rows, read, allow_nan=self.missing)
-        bytes_per_row = self.source.stored_bytes(rows, read) / len(rows)
+        read = None if whole else columns
+        values = read_finite(self.source, visit.rows[wanted], read, allow_nan=self.missing)
+        bytes_per_row = self.source.stored_bytes(visit.rows, read) / len(visit.rows)
         batches = []
         for number in numbers:
             part = self._part(visit, number)
@@ -199,16 +201,17 @@ class BatchStream:
 
     def _visits_in(self, epoch: int) -> list[_Visit]:
         random = generator(self.seed, Purpose.ROW_ORDER, epoch)
-        parts: list[tuple[int, Indices]] = []
+        groups: list[list[tuple[int, Indices]]] = []  # each follows the other as a whole
         for record, length in enumerate(self._visit_lengths):
             rows = self._record_order(record, random)
-            parts.extend((record, part) for part in np.split(rows, range(length, len(rows), length)) if len(part))
+            parts = [(record, part) for part in np.split(rows, range(length, len(rows), length)) if len(part)]
+            groups.extend([parts] if self.source.whole_records else [[part] for part in parts])
         if self.shuffle and len(self.source.records) > 1:
-            parts = [parts[index] for index in random.permutation(len(parts))]
+            groups = [groups[index] for index in random.permutation(len(groups))]
         counts = [epoch * count for count in self._visits_per_epoch]
         first = epoch * self.batches_per_epoch
         visits: list[_Visit] = []
-        for record, rows in parts:
+        for record, rows in itertools.chain.from_iterable(groups):
             visits.append(_Visit(first, rows, record, counts[record]))
             first += math.ceil(len(rows) / self.batch_size)
             counts[record] += 1

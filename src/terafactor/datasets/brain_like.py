@@ -44,7 +44,7 @@ def make_brain_like(
     X = autoregressive(n_samples, n_maps, random, coefficient=0.8) @ maps
     X /= X.std()
     for row in X:
-        row += noise * _smooth_noise(side, smoothness, random)[:n_features]
+        row += noise * smooth_noise((side, side, side), smoothness, random).ravel()[:n_features]
     X /= np.maximum(X.std(axis=0), 1e-6)
     return X, maps
 
@@ -60,9 +60,9 @@ def _blobs(axes: Array, side: int, random: np.random.Generator) -> Array:
     return total
 
 
-def _smooth_noise(side: int, smoothness: float, random: np.random.Generator) -> Array:
-    """Return white noise smoothed by a Gaussian, of unit variance, over a cube of voxels."""
+def smooth_noise(shape: tuple[int, ...], smoothness: float, random: np.random.Generator) -> Array:
+    """Return white noise smoothed by a Gaussian of ``smoothness`` voxels, of unit variance, over a grid of voxels."""
     from scipy.ndimage import gaussian_filter
 
-    field = gaussian_filter(random.standard_normal((side, side, side), dtype=np.float32), smoothness, mode="wrap")
-    return (field / field.std()).ravel()
+    field = gaussian_filter(random.standard_normal(shape, dtype=np.float32), smoothness, mode="wrap")
+    return field / field.std()

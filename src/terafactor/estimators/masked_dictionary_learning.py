@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -23,7 +26,13 @@ from terafactor.data.masks import masks_of
 from terafactor.data.open import must_be_opened
 from terafactor.data.output import open_matrix
 from terafactor.data.source import check_finite
-from terafactor.errors import DataError, DataTypeError, ParameterError
+from terafactor.errors import DataError, DataTypeError, ParameterError, RunInterruptedError
+from terafactor.estimators.auto_reduction import (
+    ReductionTrial,
+    TrialInterrupted,
+    choose_reduction,
+    rows_to_compare_on,
+)
 from terafactor.estimators.holdout import hold_out_rows
 from terafactor.estimators.model_file import ModelFileMixin, known_parameters
 from terafactor.problem import ElasticNet, NormBall, PowerDecay, Problem
@@ -32,6 +41,7 @@ from terafactor.problem.penalty import resolve_penalty
 from terafactor.report import Reporting
 from terafactor.runs.artifact import Artifact
 from terafactor.runs.parameters import from_plain, plain_parameters, to_plain
+from terafactor.runs.signals import StopSignals
 from terafactor.solver.callbacks import Callback, Recorder
 from terafactor.solver.interrupt import InterruptGuard
 from terafactor.solver.loop import Elapsed, Learner
@@ -68,9 +78,10 @@ class MaskedDictionaryLearning(
         The ball that holds every atom; "l1" makes atoms sparse.
     positive_code, positive_dict : bool, default=False
         Whether codes, or atoms, must be >= 0.
-    reduction : float, default=1
+    reduction : float or "auto", default=1
         How many times fewer features than there are a step uses, rounded up: the features are cut into that many
-        masks. 1 is the online algorithm of Mairal et al. (2010).
+        masks. 1 is the online algorithm of Mairal et al. (2010). "auto" finds a large one that loses little by short
+        trials on the data, counted in the time and bytes of the fit.
     statistics : {"auto", "full", "masked"}, default="auto"
         "full" learns from whole rows and uses the mask to save work; "masked" reads only the masked features, and
         wants each feature visited some 30 times; "auto" is "full" for data in memory and "masked" otherwise.
@@ -111,6 +122,10 @@ class MaskedDictionaryLearning(
         Shape of a row as a picture, where the source told one.
     statistics_ : str
         What "auto" chose.
+    reduction_ : float
+        The reduction used.
+    reduction_path_ : list of ReductionTrial
+        The trials that reduction="auto" chose from; else empty.
     stopped_by_ : str
         "n_epochs", "tol", "max_time", "callback" or "interrupt".
     n_steps_ : int
@@ -142,7 +157,7 @@ class MaskedDictionaryLearning(
         constraint: str | NormBall = "l2",
         positive_code: bool = False,
         positive_dict: bool = False,
-        reduction: float = 1,
+        reduction: float | Literal["auto"] = 1,
         statistics: Literal["auto", "full", "masked"] = "auto",
         projection: Literal["masked", "exact"] = "masked",
         batch_size: int = 40,
@@ -188,20 +203,32 @@ class MaskedDictionaryLearning(
         validation : array-like of shape (n_rows, n_features) or MatrixSource, optional
             Held-out rows, on which ``history_`` records the objective.
         """
-        problem = self._problem()
-        source = self._source(X, reset=True)
-        options = self._options(source)
-        self._check_reduction(source)
-        held_out = None if validation is None else self._source(validation, reset=False, name="validation")
-        state = self._initial_state(source, problem, options)
-        self._seed = options.seed
-        objective = None if held_out is None else self.held_out_objective(held_out)
-        recorder = Recorder(objective, audience=self.callbacks)
-        guard = self._learn(source, problem, options, state, [recorder])
+        with self._unless_it_fails():
+            problem = self._problem()
+            source = self._source(X, reset=True)
+            options = self._options(source)
+            held_out = None if validation is None else self._source(validation, reset=False, name="validation")
+            options, elapsed = self._settle_reduction(source, problem, options, held_out)
+            state = self._initial_state(source, problem, options)
+            self._seed = options.seed
+            objective = None if held_out is None else self.held_out_objective(held_out)
+            recorder = Recorder(objective, audience=self.callbacks)
+            guard = self._learn(source, problem, options, state, [recorder], elapsed=elapsed)
         self.history_ = recorder.history
         self.stopped_by_ = "interrupt" if guard.requested else recorder.stopped_by
         guard.raise_if_requested()
         return self
+
+    @contextlib.contextmanager
+    def _unless_it_fails(self) -> Generator[None, None, None]:
+        """Leave a fitted model as it was when what follows raises an error."""
+        before = dict(vars(self))
+        try:
+            yield
+        except Exception:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Learn from more rows, in the order given, ``batch_size`` at a time; what is left over makes a shorter step.
@@ -224,7 +251,7 @@ class MaskedDictionaryLearning(
                     "call fit to start anew"
                 )
         options = self._options(source, seed=seed, n_epochs=1, tol=0.0, max_time=None, shuffle=False)
-        self._check_reduction(source)
+        options = replace(options, reduction=self._known_reduction(source))
         if state is None:
             state = self._initial_state(source, problem, options)
         elif problem.constraint != self._constraint:
@@ -285,7 +312,8 @@ class MaskedDictionaryLearning(
     def plan(self, X: Any) -> Plan:
         """Return what ``fit(X)`` would take: memory, bytes read and, from a few timed steps, time.
 
-        What does not fit in the memory at hand is refused, with advice. Nothing of the estimator changes.
+        What does not fit in the memory at hand is refused, with advice. Nothing of the estimator changes. With
+        ``reduction="auto"`` it is what a fit with reduction 1 would take, trials aside.
 
         Parameters
         ----------
@@ -293,8 +321,9 @@ class MaskedDictionaryLearning(
         """
         other = copy.copy(self)
         source = other._source(X, reset=True)
-        self._check_reduction(source)
-        return solver.make_plan(source, self._problem(), self._options(source), from_rows=self.init is None)
+        options = self._options(source)
+        masks_of(source, options.reduction, seed=0)
+        return solver.make_plan(source, self._problem(), options, from_rows=self.init is None)
 
     @property
     def _n_features_out(self) -> int:
@@ -321,7 +350,7 @@ class MaskedDictionaryLearning(
         values: dict[str, Any] = {
             "n_components": self.n_components,
             "batch_size": self.batch_size,
-            "reduction": self.reduction,
+            "reduction": 1 if self.reduction == "auto" else self.reduction,
             "statistics": auto if self.statistics == "auto" else self.statistics,
             "projection": self.projection,
             "schedule": PowerDecay(self.forgetting),
@@ -335,9 +364,55 @@ class MaskedDictionaryLearning(
             values["seed"] = resolve_seed(self.random_state)
         return SolverOptions(**(values | changes))
 
-    def _check_reduction(self, source: MatrixSource) -> None:
-        """Refuse a reduction above the number of features before anything changes."""
-        masks_of(source, self.reduction, seed=0)
+    def _settle_reduction(
+        self,
+        source: MatrixSource,
+        problem: Problem,
+        options: SolverOptions,
+        held_out: MatrixSource | None,
+        callbacks: Sequence[Callback] = (),
+    ) -> tuple[SolverOptions, Elapsed | None]:
+        """Return the options with the reduction to use, and what finding it took; it fits the source."""
+        elapsed, path = None, list[ReductionTrial]()
+        if self.reduction == "auto":
+            started = time.perf_counter()
+            chosen, path = self._choose_reduction(source, problem, options, held_out, callbacks)
+            options = replace(options, reduction=chosen)
+            elapsed = Elapsed(time.perf_counter() - started, sum(trial.bytes_read for trial in path))
+        masks_of(source, options.reduction, seed=0)  # refuses one that is too large before anything changes
+        self.reduction_, self.reduction_path_ = options.reduction, path
+        return options, elapsed
+
+    def _choose_reduction(
+        self,
+        source: MatrixSource,
+        problem: Problem,
+        options: SolverOptions,
+        held_out: MatrixSource | None,
+        callbacks: Sequence[Callback],
+    ) -> tuple[float, list[ReductionTrial]]:
+        held_out = held_out or rows_to_compare_on(source, options.seed)
+        start = partial(self._initial_state, source, problem)
+        with InterruptGuard() as guard:
+            try:
+                return choose_reduction(source, held_out, problem, options, start, [*callbacks, guard])
+            except TrialInterrupted:
+                guard.raise_if_requested()
+                raise RunInterruptedError(
+                    "stopped while the reduction was being chosen, before anything was learned: "
+                    "to resume is to begin anew"
+                ) from None
+
+    def _known_reduction(self, source: MatrixSource) -> float:
+        """Return the reduction of a fit that goes on or comes in parts: the one given, or chosen before."""
+        if self.reduction == "auto" and not hasattr(self, "reduction_"):
+            raise ParameterError(
+                "reduction='auto' needs fit, which sees all the rows: call it before partial_fit, or give a number"
+            )
+        self.reduction_path_ = getattr(self, "reduction_path_", [])
+        self.reduction_ = self.reduction_ if self.reduction == "auto" else self.reduction
+        masks_of(source, self.reduction_, seed=0)
+        return self.reduction_
 
     def _source(self, X: Any, *, reset: bool, name: str = "X") -> MatrixSource:
         """Return a source of validated numbers, checked against the features of the model unless ``reset``."""
@@ -425,8 +500,12 @@ class MaskedDictionaryLearning(
         """
         problem, options = self._problem(), self._options(data, seed=seed)
         if start is None:
+            heard = [callback for callback in callbacks if isinstance(callback, StopSignals)]
+            options, elapsed = self._settle_reduction(data, problem, options, None, heard)
             state, first_batch = self._initial_state(data, problem, options), 0
         else:
+            self._take_up_reduction(start)
+            options = replace(options, reduction=self._known_reduction(data))
             state = SurrogateState.at(start)
             first_batch = state.n_batches
         self._seed = seed
@@ -499,6 +578,8 @@ class MaskedDictionaryLearning(
         facts = {
             "seed": self._seed,
             "statistics": self.statistics_,
+            "reduction": self.reduction_,
+            "reduction_path": [asdict(trial) for trial in self.reduction_path_],
             "constraint": to_plain(self._constraint),
             "feature_names": None if names is None else [str(name) for name in names],
             "geometry": None if self.geometry_ is None else list(self.geometry_),
@@ -519,6 +600,7 @@ class MaskedDictionaryLearning(
         estimator._seed = artifact.position.number("seed")
         estimator._constraint = from_plain(artifact.position.numbers).get("constraint", problem.constraint)
         estimator.statistics_ = artifact.position.number("statistics", str)
+        estimator._take_up_reduction(artifact.position)
         estimator.n_features_in_ = state.dictionary.shape[1]
         numbers = artifact.position.numbers
         if numbers.get("feature_names") is not None:
@@ -528,6 +610,12 @@ class MaskedDictionaryLearning(
             estimator.stopped_by_ = str(numbers["stopped_by"])
         estimator._set_state(state)
         return estimator
+
+    def _take_up_reduction(self, position: Position) -> None:
+        """Set what a file says of the reduction; the first version of the format says nothing of it."""
+        told = "reduction" in position.numbers
+        self.reduction_ = position.number("reduction", float) if told else float(self.reduction)
+        self.reduction_path_ = [ReductionTrial(**trial) for trial in position.numbers.get("reduction_path", ())]
 
 
 def _rows_progress(what: str, source: MatrixSource) -> RowsProgress:

@@ -61,6 +61,7 @@ def render(stories: Sequence[Story], title: str | None = None) -> str:
         sections=_sections(stories),
         styles=[static(name) for name in STYLES],
         scripts=scripts,
+        licence=static("uPlot.LICENSE.txt"),
         script_hashes=" ".join(map(_policy_hash, scripts)),
     )
 
@@ -69,7 +70,7 @@ def _sections(stories: Sequence[Story]) -> list[tuple[Panel, str]]:
     """Return the panels that have something to draw, with what they drew."""
     drawn = []
     for panel in panels_of(stories):
-        shown = [story for story in stories if panel.applies(story)]
+        shown = [story for story in stories if panel.of(story).applies(story)]
         if shown:
             drawn.append((panel, panel.draw(shown[0]) if len(stories) == 1 else panel.compare(shown)))
     return drawn

@@ -39,9 +39,13 @@ class Panel(ABC):
     def draw(self, story: Story) -> str:
         """Return the section for one run, made by :func:`fragment`; plain text is escaped."""
 
+    def of(self, story: Story) -> Panel:
+        """Return the panel that this run has under the same name, which may know its estimator; else this one."""
+        return next((panel for panel in story.panels if panel.name == self.name), self)
+
     def compare(self, stories: Sequence[Story]) -> str:
         """Return the section for several runs: by default, each to unfold."""
-        drawn = [(story.title, self.draw(story)) for story in stories if self.applies(story)]
+        drawn = [(story.title, self.of(story).draw(story)) for story in stories]
         return fragment(
             "{% for title, content in drawn %}<details{% if loop.first %} open{% endif %}>"
             "<summary>{{ title }}</summary>{{ content }}</details>{% endfor %}",

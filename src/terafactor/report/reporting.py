@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Mapping, Sequence
 from copy import copy
 from pathlib import Path
@@ -61,7 +60,7 @@ class Reporting:
         shown: dict[str, str] = super()._repr_mimebundle_(**options)  # type: ignore[misc]
         if "text/html" in shown and hasattr(self, "components_"):
             with contextlib.suppress(MissingDependencyError):  # the diagram needs none
-                shown["text/html"] += compact(self._story())
+                shown["text/html"] += compact(self._story(panels=()))
         return shown
 
     def panels(self) -> Sequence[Panel]:
@@ -105,8 +104,9 @@ class Reporting:
             "feature_names": _feature_names(self),
             "sample": None if source is None else self._sample(source),
             **_visits(self),
-            "panels": self.panels(),
         }
+        if "panels" not in details:  # they may take a while to make
+            details["panels"] = self.panels()
         return Story(**(found | details))
 
     def _sample(self, source: MatrixSource) -> RowSample:
@@ -153,5 +153,5 @@ def _visits(estimator: Any) -> dict[str, Any]:
     if counts is None:
         return {}
     masked = getattr(estimator, "statistics_", None) == "masked" and estimator.reduction > 1
-    visits = float(counts.mean()) / max(1, estimator.batch_size) if masked else math.nan
-    return {"feature_visits": visits if masked else None, "n_unseen_features": int((counts == 0).sum())}
+    visits = float(counts.mean()) / estimator.batch_size if masked else None
+    return {"feature_visits": visits, "n_unseen_features": int((counts == 0).sum())}

@@ -12,6 +12,9 @@ from terafactor._typing import Array, Indices
 MAX_PRODUCTS = 10**10
 """Multiplications that a report may spend on cosines: a fraction of a second."""
 
+FEATURES_AT_ONCE = 2**14
+"""Features of which a copy is made at a time."""
+
 
 @dataclass(frozen=True)
 class Similarity:
@@ -33,11 +36,13 @@ class Similarity:
 
 def similarity(components: Array, order: Indices) -> Similarity:
     """Return the cosines between atoms (k, p) in the order given: the first ones, where all take too long."""
-    affordable = math.isqrt(MAX_PRODUCTS // max(1, components.shape[1]))
-    atoms = order[: max(2, affordable)]
-    chosen = components[atoms]
-    norms = np.linalg.norm(chosen, axis=1, keepdims=True)
-    unit = chosen / np.where(norms > 0, norms, 1)
-    cosines = unit @ unit.T
+    n_features = components.shape[1]
+    atoms = order[: max(2, math.isqrt(MAX_PRODUCTS // max(1, n_features)))]
+    products = np.zeros((len(atoms), len(atoms)))
+    for start in range(0, n_features, FEATURES_AT_ONCE):
+        part = components[atoms, start : start + FEATURES_AT_ONCE]
+        products += part @ part.T
+    norms = np.sqrt(np.diag(products))
+    cosines = products / np.outer(norms, norms).clip(min=np.finfo(float).tiny)
     np.fill_diagonal(cosines, 0)
     return Similarity(atoms, cosines)

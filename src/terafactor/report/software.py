@@ -9,10 +9,10 @@ from importlib.metadata import PackageNotFoundError, version
 PACKAGES = ("terafactor", "numpy", "scipy", "numba", "scikit-learn")
 
 
-def software() -> dict[str, str]:
-    """Return versions of packages, processor and system; no name of a host or user."""
+def software(*packages: str) -> dict[str, str]:
+    """Return versions of packages (by default :data:`PACKAGES`), processor and system; no name of a host or user."""
     return {
-        **{name: found for name in PACKAGES if (found := _version(name))},
+        **{name: found for name in packages or PACKAGES if (found := _version(name))},
         "Python": platform.python_version(),
         "processor": _processor(),
         "cores": str(os.cpu_count()),

@@ -44,7 +44,7 @@ class Presenter:
         expected = self.seconds_spent + 2 * self._last  # now, and once more at the end
         affordable = expected <= SHARE * (now - self._started)
         if snapshot.stopped_by is None and affordable and now - self._shown >= self.interval:
-            self._show(lambda: self.present(snapshot.components))
+            self._show(lambda: self.present(snapshot._learner.atoms()))
 
     def finish(self) -> None:
         """Show the finished model."""

@@ -187,13 +187,23 @@ def _resume(run: RunDirectory, estimator: Trainable, data: Any) -> dict[str, Any
     return config
 
 
-def source_name(X: Any) -> str | list[str] | None:
-    """Return how to open the data again, None when it was an object in memory."""
+def source_name(X: Any) -> str | list[str] | dict[str, Any] | None:
+    """Return how to open the data again, None when it was an object in memory.
+
+    Several things by name, such as images and their confounds, stay as they are where all are texts or lists of texts.
+    """
+    if isinstance(X, Mapping):
+        given = {str(name): value for name, value in X.items() if value is not None}
+        return given if all(_is_text(value) for value in given.values()) else None
     if isinstance(X, str | os.PathLike):
         return os.fspath(X) if "::" in str(X) or "*" in str(X) or "://" in str(X) else str(Path(X).absolute())
     if isinstance(X, list | tuple) and all(isinstance(part, str | os.PathLike) for part in X):
         return [str(Path(part).absolute()) for part in X]
     return None
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, list) and all(isinstance(part, str) for part in value))
 
 
 class _Training:

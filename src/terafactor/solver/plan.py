@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from terafactor._words import data_size
 from terafactor.data import BatchStream, MatrixSource
 from terafactor.data.read_ahead import DEPTH, N_READERS
 from terafactor.errors import ParameterError
@@ -167,15 +168,18 @@ def _refuse_too_large(plan: Plan, memory_of: Callable[[int], Memory]) -> None:
         ways.append("a higher reduction or a smaller batch_size takes less")
     if plan.dtype == "float64":
         ways.append("float32 takes half (terafactor pack --dtype float32)")
-    parts = f"atoms {_gb(memory.model)}, statistics {_gb(memory.statistics)}, start {_gb(memory.start)}"
+    parts = {
+        "atoms": memory.model,
+        "statistics": memory.statistics,
+        "start": memory.start,
+        "rows and work": memory.work,
+    }
+    made_of = ", ".join(f"{name} {data_size(n_bytes)}" for name, n_bytes in parts.items())
+    needed, left = data_size(memory.peak + RESERVE), data_size(available)
     raise ParameterError(
-        f"learning {plan.n_components} atoms of {plan.n_features:,} features needs {_gb(memory.peak + RESERVE)} of "
-        f"memory ({parts}, rows and work {_gb(memory.work)}), and {_gb(available)} are available: {'; '.join(ways)}"
+        f"learning {plan.n_components} atoms of {plan.n_features:,} features needs {needed} of memory ({made_of}), "
+        f"and {left} are available: {'; '.join(ways)}"
     )
-
-
-def _gb(n_bytes: float) -> str:
-    return f"{n_bytes / 1e9:.2f} GB"
 
 
 def _probe(source: MatrixSource, problem: Problem, options: SolverOptions) -> float:

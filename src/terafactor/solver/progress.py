@@ -60,7 +60,8 @@ class RowsProgress:
                 self.console.print(self._line(), highlight=False, markup=False, soft_wrap=True)
 
     def __exit__(self, *exception: Any) -> None:
-        self._bar.stop()
+        if self.console.is_terminal:
+            self._bar.stop()
 
     def _line(self) -> str:
         left = (time.monotonic() - self._started) * (self.n_rows / max(self.done, 1) - 1)

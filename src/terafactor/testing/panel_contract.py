@@ -73,7 +73,7 @@ def hostile(story: Story) -> Story:
 
 
 def dangers(html: str) -> list[str]:
-    """Return what in a piece of HTML could run or reach outside: scripts, handlers, addresses."""
+    """Return what in a piece of HTML could run or reach outside: scripts, handlers, addresses; not links to files."""
     finder = _Dangers()
     finder.feed(html)
     finder.close()
@@ -91,6 +91,7 @@ class _Dangers(HTMLParser):
         if runs or tag in ("iframe", "object", "embed", "link", "base", "form", "meta"):
             self.found.append(tag)
         for name, value in attrs:
-            outside = name in ("src", "href", "action", "srcset") and not re.match(r"data:image/png|#", value or "")
-            if name.startswith("on") or outside:
+            fetched = name in ("src", "srcset", "action", "background") and not re.match(r"data:image/png", value or "")
+            leads_out = name == "href" and re.match(r"//|[a-z+.-]+:", value or "")
+            if name.startswith("on") or fetched or leads_out:
                 self.found.append(f"{tag} {name}={value}")

@@ -25,6 +25,7 @@ class CountingSource(MatrixSource):
         self.shape = source.shape
         self.dtype = source.dtype
         self.in_memory = source.in_memory
+        self.whole_records = source.whole_records
         self.holds_nan = source.holds_nan
         self.geometry = source.geometry
         self.n_reads = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -31,9 +32,11 @@ PICTURES = """
 """
 
 CURVES = """
-<p class="note">{{ note }} Each curve shows the entries of an atom in the order of the features, on its own scale.</p>
+<p class="note">{{ note }} Each curve shows the entries of an atom in the order of the features, on its own scale
+{%- if used %}; below it, the number of the atom and the share of rows that use it{% endif %}.</p>
 <div class="curves">
-{% for label, drawing in atoms %}<figure title="{{ label }}">{{ drawing }}<figcaption>{{ label }}</figcaption></figure>
+{% for label, short, drawing in atoms %}
+<figure title="{{ label }}">{{ drawing }}<figcaption>{{ short }}</figcaption></figure>
 {% endfor %}
 </div>
 """
@@ -66,9 +69,9 @@ class AtomsPanel(Panel):
 def draw_pictures(story: Story, max_atoms: int = MAX_ATOMS) -> str:
     """Return all atoms as pictures of one sprite."""
     shown = story.atom_order[:max_atoms]
-    height, width, channels = story.picture_shape or (1, 1, 1)
-    atoms = _rows(story, shown).reshape(len(shown), height, width, channels)
-    atoms = pictures.shrink(atoms, pictures.MAX_PIXELS // len(shown))
+    shape = story.picture_shape or (1, 1, 1)
+    each = pictures.MAX_PIXELS // len(shown)
+    atoms = np.concatenate([pictures.shrink(atom.reshape(1, *shape), each) for atom in _atoms(story, shown)])
     across = math.ceil(math.sqrt(len(shown)))
     image = pictures.picture(pictures.sprite(pictures.grey(atoms), across))
     return fragment(
@@ -77,7 +80,7 @@ def draw_pictures(story: Story, max_atoms: int = MAX_ATOMS) -> str:
         image=image,
         name=f"sprite-{hashlib.sha256(image.encode()).hexdigest()[:12]}",
         across=across,
-        ratio=round(width / height, 4),
+        ratio=round(shape[1] / shape[0], 4),
         side=72 if len(shown) <= 200 else 48 if len(shown) <= 500 else 36,
         labels=[_label(story, atom) for atom in shown],
     )
@@ -86,14 +89,17 @@ def draw_pictures(story: Story, max_atoms: int = MAX_ATOMS) -> str:
 def draw_curves(story: Story, max_atoms: int = MAX_ATOMS) -> str:
     """Return each atom as a curve over the features."""
     shown = story.atom_order[:max_atoms]
-    drawn = [(_label(story, atom), drawings.curve(row)) for atom, row in zip(shown, _rows(story, shown), strict=True)]
-    return fragment(CURVES, note=_note(story, shown), atoms=drawn)
+    drawn = [
+        (_label(story, atom), _short_label(story, atom), drawings.curve(row))
+        for atom, row in zip(shown, _atoms(story, shown), strict=True)
+    ]
+    return fragment(CURVES, note=_note(story, shown), atoms=drawn, used=story.sample is not None)
 
 
 def draw_map(story: Story) -> str:
     """Return the entries of the features that matter most, each under its name."""
     shown = story.atom_order[:MAX_NAMED_ATOMS]
-    atoms = _rows(story, shown)
+    atoms = np.stack(list(_atoms(story, shown)))
     relative = atoms / np.maximum(np.abs(atoms).max(axis=1, keepdims=True), np.finfo(atoms.dtype).tiny)
     features = largest_entries(relative, MAX_NAMED_FEATURES)
     names = story.feature_names or ()
@@ -118,8 +124,9 @@ def largest_entries(atoms: Array, n_features: int) -> Indices:
     return np.asarray(chosen[np.argsort(owner, kind="stable")])
 
 
-def _rows(story: Story, shown: Indices) -> Array:
-    return np.zeros((0, 0)) if story.components is None else np.asarray(story.components[shown])
+def _atoms(story: Story, shown: Indices) -> Iterator[Array]:
+    """Yield one atom after the other, without a copy of all."""
+    return iter(()) if story.components is None else (story.components[atom] for atom in shown)
 
 
 def _note(story: Story, shown: Indices) -> str:
@@ -132,3 +139,7 @@ def _label(story: Story, atom: int) -> str:
     if story.sample is None:
         return f"atom {atom}"
     return f"atom {atom}, used by {words.percent(float(story.sample.usage[atom]))} of rows"
+
+
+def _short_label(story: Story, atom: int) -> str:
+    return f"{atom}" if story.sample is None else f"{atom}: {words.percent(float(story.sample.usage[atom]))}"

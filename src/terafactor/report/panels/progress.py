@@ -16,17 +16,23 @@ from terafactor.report.story import Story
 X_AXES = (Axis("time", "duration"), Axis("rows seen", "count"), Axis("bytes read", "data_size"))
 
 NO_CURVE = """
-<p class="note">The {{ name }} is known at the end only, so there is no curve.
-<code>fit(X, validation=rows)</code> records the objective on held-out rows along the way.</p>
+<p class="note">
+{%- if running -%}
+The {{ name }} is known once so far; its curve begins with the next evaluation.
+{%- else -%}
+The {{ name }} is known once only, so there is no curve. <code>fit(X, validation=rows)</code> records the objective on
+held-out rows along the way.
+{%- endif -%}
+</p>
 """
 
 CHARTS = """
-{{ main }}<div class="pair">{% for chart in more %}{{ chart }}{% endfor %}</div>
+{{ main }}{% if more %}<div class="pair">{% for chart in more %}{{ chart }}{% endfor %}</div>{% endif %}
 """
 
 MORE = {
-    "surrogate": ("Surrogate: what the steps minimise, on the rows so far", Axis("surrogate")),
-    "sparsity": ("Sparsity of atoms: l1 norm / l2 norm, smaller is sparser", Axis("l1 / l2")),
+    "surrogate": ("Surrogate: what the steps minimise", Axis("surrogate")),
+    "sparsity": ("l1 / l2 norm of atoms: smaller is sparser", Axis("l1 / l2")),
     "memory": ("Memory: largest so far", Axis("memory", "data_size")),
 }
 """Other figures of the history: what to say about each, and how to write it."""
@@ -45,15 +51,22 @@ class ProgressPanel(Panel):
 
     def compare(self, stories: Sequence[Story]) -> str:
         figure = stories[0].progress_name
-        if all(len(story.known_progress) < 2 for story in stories):
-            return fragment(NO_CURVE, name=figure)
-        curves = [Curve(story.title, _positions(story), story.progress) for story in stories]
         more = {name: shown for name, shown in MORE.items() if name != figure}
+        if all(len(story.history) < 2 for story in stories):
+            more = {}
         return fragment(
             CHARTS,
-            main=line_chart(_caption(stories), X_AXES, Axis(figure), curves),
+            main=_main_chart(figure, stories),
             more=[_small_chart(name, caption, axis, stories) for name, (caption, axis) in more.items()],
         )
+
+
+def _main_chart(figure: str, stories: Sequence[Story]) -> str:
+    """Return the chart of the figure that falls, or the reason why there is none."""
+    if all(len(story.known_progress) < 2 for story in stories):
+        return fragment(NO_CURVE, name=figure, running=stories[0].running)
+    curves = [Curve(story.title, _positions(story), story.progress) for story in stories]
+    return line_chart(_caption(stories), X_AXES, Axis(figure), curves)
 
 
 def _small_chart(name: str, caption: str, axis: Axis, stories: Sequence[Story]) -> str:

@@ -24,12 +24,11 @@ class UsagePanel(Panel):
         return story.sample is not None or _atom_zeros(story) > 0
 
     def draw(self, story: Story) -> str:
-        return fragment(
-            SECTION, sentence=_sentence(story), charts=[] if story.sample is None else _charts(story.sample)
-        )
+        of_codes = [] if story.sample is None else _charts_of_codes(story.sample)
+        return fragment(SECTION, sentence=_sentence(story), charts=[*of_codes, *_charts_of_atoms(story)])
 
 
-def _charts(sample: RowSample) -> list[str]:
+def _charts_of_codes(sample: RowSample) -> list[str]:
     order = np.argsort(-sample.usage, kind="stable")
     names = [f"atom {atom}" for atom in order]
     rank = Axis("atoms, most used first", "count")
@@ -43,6 +42,17 @@ def _charts(sample: RowSample) -> list[str]:
         size,
         histogram("Atoms per row", Axis("atoms used by a row", "count"), n_used.astype(np.float64), bins=bins),
     ]
+
+
+def _charts_of_atoms(story: Story) -> list[str]:
+    """Return a chart of how full the atoms are, where some of their entries are zero."""
+    if story.components is None or _atom_zeros(story) == 0:
+        return []
+    full = np.array([np.count_nonzero(atom) / len(atom) for atom in story.components])
+    order = np.argsort(-full, kind="stable")
+    axis = Axis("atoms, fullest first", "count")
+    names = [f"atom {atom}" for atom in order]
+    return [bar_chart("Entries of each atom that are not zero", axis, Axis("entries", "percent"), full[order], names)]
 
 
 def _sentence(story: Story) -> str:

@@ -1,0 +1,68 @@
+"""The bars of the paper's claims: speed-up and objective of masks, the trend of table 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+
+from benchmarks.core import brain_like, learn, start
+from benchmarks.harness import Bar, Result, Skipped, best_times
+from benchmarks.paper import completion, figure4
+from benchmarks.paper.sizes import QUICK
+from terafactor import ArraySource, ElasticNet, NormBall
+from terafactor.problem import Problem
+from terafactor.solver import objective
+
+PROBLEM = Problem(2e-3, ElasticNet(0.0), NormBall("l1"))
+N_COMPONENTS = 60
+NEAR = 0.75
+"""Share of r that counts as near."""
+
+
+def speed_up(quick: bool) -> Iterator[Result]:
+    """One epoch of 3 600 x 44 664, k = 60, ridge codes and the l1 ball, masked statistics, one thread."""
+    X, _ = brain_like(44_664)
+    source, init = ArraySource(X), start(X, N_COMPONENTS, PROBLEM.constraint)
+    epochs = {
+        f"r={r} s": partial(learn, source, PROBLEM, init, reduction=r, statistics="masked") for r in (1, 4, 8, 12)
+    }
+    times = best_times(epochs, repeats=1 if quick else 3)
+    for r in (4, 8, 12):
+        yield Bar(f"speed-up per epoch at r={r}", times["r=1 s"] / times[f"r={r} s"], NEAR * r, False, details=times)
+
+
+def same_samples(quick: bool) -> Iterator[Result]:
+    """Held-out objective of r = 4 after as many samples as r = 1: 3 600 x 20 000, eight passes."""
+    X, held_out = brain_like(20_000)
+    source, init = ArraySource(X), start(X, 40, PROBLEM.constraint)
+    ends = {}
+    for r in (1, 4):
+        state = learn(source, PROBLEM, init, reduction=r, statistics="masked", n_epochs=4 if quick else 8)
+        ends[r] = objective(ArraySource(held_out), state.dictionary.copy(order="C"), PROBLEM)
+    excess = 100 * (ends[4] / ends[1] - 1)
+    details = {f"r={r}": value for r, value in ends.items()}
+    yield Bar("objective of r=4 above r=1 after as many samples", excess, 2, unit="%", details=details)
+
+
+def table_1() -> list[tuple[str, float]]:
+    """Return the speed-ups over coordinate descent on the three synthetic tables."""
+    size = replace(QUICK, n_penalties=3, rating_epochs=3)
+    completion.warm_up(size)
+    synthetic = [ratings for ratings in completion.tables(size) if ratings.name.startswith("synthetic")]
+    return figure4.speed_ups([figure4._measure(ratings, size) for ratings in synthetic])
+
+
+def trend(quick: bool) -> Iterator[Result]:
+    """Table 1 on synthetic ratings of three sizes: the speed-up over coordinate descent, from each to the next."""
+    if quick:
+        yield Skipped("trend of table 1", "takes minutes: run it without --quick")
+        return
+    found = table_1()
+    for (name, before), (larger, after) in pairwise(found):
+        details = {name: before, larger: after}
+        yield Bar(f"speed-up over coordinate descent, {larger} over {name}", after / before, 1, False, details=details)
+
+
+BENCHMARKS = {"speed": speed_up, "samples": same_samples, "trend": trend}

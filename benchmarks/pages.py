@@ -1,0 +1,72 @@
+"""What results pages share: tables, numbers as text, where a result comes from, the look of pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
+"""Those of Okabe and Ito, which colour-blind readers can tell apart."""
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+
+
+def show(value: Any) -> str:
+    """Return a number with three significant digits; text as it is, a dash for nothing."""
+    if value is None:
+        return "-"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) or float(value).is_integer():
+        return f"{int(value):,}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
+    """Return the lines of a Markdown table, an empty one after it."""
+    lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
+    return [*lines, *("| " + " | ".join(map(show, row)) + " |" for row in rows), ""]
+
+
+def origin(record: dict[str, Any]) -> list[str]:
+    """Return the line that says where and when a result was measured."""
+    return [f"*Measured {record['started']} in {record['seconds']:.0f} s, on {record['machine']['processor']}.*", ""]
+
+
+def machines(records: Iterable[dict[str, Any]]) -> list[str]:
+    """Return the list of machines and versions that results come from."""
+    kinds = {tuple(record["machine"].items()) for record in records}
+    return [line for kind in sorted(kinds) for line in ["- " + ", ".join(f"{key} {value}" for key, value in kind)]]
+
+
+@contextmanager
+def drawn(path: Path, n_panels: int, *, width: float = 4.2, height: float = 3.2) -> Generator[Any, None, None]:
+    """Yield the axes of a figure with panels side by side, and save it."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, n_panels, figsize=(width * n_panels, height), squeeze=False, layout="constrained")
+    for axis in axes[0]:
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(alpha=0.25)
+    try:
+        yield axes[0]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=110, metadata={"Software": None})
+    finally:
+        plt.close(figure)
+
+
+def plot(axis: Any, number: int, x: Sequence[float], y: Sequence[float], label: str, **style: Any) -> None:
+    """Draw one curve; colour and marker follow its number."""
+    look = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 3.5}
+    axis.plot(x, y, label=label, **(look | {"linewidth": 1.4} | style))
+
+
+def say_ratio(value: float, than: str = "") -> str:
+    """Return a speed-up in words."""
+    return f"{value:.1f} times {'faster' if value >= 1 else 'the speed'}{' than ' + than if than else ''}"

@@ -1,0 +1,1 @@
+"""terafactor beside other packages on the same work, run by ``make peers``."""

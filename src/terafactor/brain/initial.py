@@ -1,0 +1,92 @@
+"""Maps to start from: principal components of some volumes, turned until they are sparse."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from terafactor._threads import Executor
+from terafactor._typing import Array, Indices
+from terafactor.data import BatchStream, MatrixSource
+from terafactor.data.masks import masks_of
+from terafactor.problem import NormBall
+from terafactor.solver.fit import initial_atoms
+
+ROWS_PER_MAP = 20
+"""Volumes per map to start from: with half of them, some networks of the simulated study are not found."""
+
+SPREAD = 4
+"""Of so many volumes one is taken: neighbours in time are alike, and volumes are stored and visited in blocks."""
+
+MAX_VALUES = 2**27
+"""Numbers read at once, at the most: half a gigabyte."""
+
+MAX_FEATURES = 20_000
+"""Features that components and rotation are found on."""
+
+SPARE = 1.5
+"""Components per map, of which the sparsest are taken: motion and drifts are among the strongest, but not sparse."""
+
+MAX_ROTATIONS, TOLERANCE = 100, 1e-3
+
+
+def initial_maps(
+    source: MatrixSource, constraint: NormBall, n_components: int, batch_size: int, reduction: float, seed: int
+) -> Array:
+    """Return k sparse maps (k, p) on the boundary of the ball, from the first volumes that a fit like this visits.
+
+    The principal components of the volumes, half as many again as maps, are turned such that the sum of the fourth
+    powers of their entries is largest, which makes few entries large and the others small. The sparsest are kept, and
+    all but their largest entries are set to zero.
+    """
+    n_rows = max(n_components, min(ROWS_PER_MAP * n_components, MAX_VALUES // source.shape[1]))
+    stream = BatchStream(source, batch_size, masks_of(source, reduction, seed), seed, whole_rows=False)
+    rows = source.read(np.sort(_spread(stream.first_rows(SPREAD * n_rows), n_rows)))
+    with Executor():  # holds BLAS to one thread: the same bits whatever the machine has
+        maps = _sparse_rotation(_principal_maps(rows, math.ceil(SPARE * n_components)))
+    sparsest = np.argsort(-(maps**4).sum(axis=1), kind="stable")[:n_components]
+    return initial_atoms(_largest_entries(maps[sparsest]), n_components, constraint, seed)
+
+
+def _spread(rows: Indices, count: int) -> Indices:
+    """Return at most ``count`` of the rows, at equal distances."""
+    return rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64)]
+
+
+def _principal_maps(rows: Array, n_components: int) -> Array:
+    """Return the principal components (at most k, p) of some rows, each of mean square 1."""
+    sample = _sampled(rows)
+    values, vectors = np.linalg.eigh((sample @ sample.T).astype(np.float64))
+    first = values.argsort()[::-1][:n_components]
+    first = first[values[first] > 1e-6 * values.max()]
+    maps = vectors[:, first].T.astype(rows.dtype) @ rows
+    maps *= np.sqrt(maps.shape[1] / np.maximum((maps**2).sum(axis=1, keepdims=True), np.finfo(maps.dtype).tiny))
+    return maps
+
+
+def _sparse_rotation(maps: Array) -> Array:
+    """Return the maps turned such that the sum of their fourth powers is largest, each mostly positive."""
+    sample = _sampled(maps)
+    rotation = np.eye(len(maps), dtype=maps.dtype)
+    for _ in range(MAX_ROTATIONS):
+        # A step of the fixed point: the rotation nearest to the gradient.
+        left, _, right = np.linalg.svd((rotation @ sample) ** 3 @ sample.T)
+        turned = left @ right
+        change = float(np.abs(1 - (turned * rotation).sum(axis=1)).max())
+        rotation = turned
+        if change < TOLERANCE:
+            break
+    turned = rotation @ maps
+    return turned * np.where((turned**3).sum(axis=1, keepdims=True) < 0, -1, 1).astype(maps.dtype)
+
+
+def _sampled(rows: Array) -> Array:
+    """Return features spread over all of them, enough to tell rows apart."""
+    return np.ascontiguousarray(rows[:, :: max(1, rows.shape[1] // MAX_FEATURES)])
+
+
+def _largest_entries(maps: Array) -> Array:
+    """Return the maps with zeros but for the largest entries, as many on average as there are features."""
+    threshold = np.quantile(np.abs(maps), 1 - 1 / len(maps))
+    return np.where(np.abs(maps) > threshold, maps, 0)

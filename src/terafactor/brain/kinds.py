@@ -1,0 +1,218 @@
+"""What a kind of brain image is to the rest: recognised, opened, masked, kept in model files, written."""
+
+from __future__ import annotations
+
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from terafactor._typing import Array
+from terafactor.data.formats import require
+from terafactor.errors import DataError, DataTypeError, ParameterError
+from terafactor.solver.position import Position
+
+MODULES = ("cifti", "surfaces", "volumes")
+"""Files of this folder that declare a ``KIND``; the first that recognises an image opens it."""
+
+CLEANING = {"standardize": "zscore_sample", "detrend": True}
+"""What is done to each voxel's series unless asked otherwise, as in nilearn's ``DictLearning``."""
+
+
+NOT_OF_THE_DATA = ("memory", "memory_level", "verbose", "n_jobs", "reports", "cmap", "mask_img", "mask_args", "runs")
+"""Options of maskers that do not change what a fitted one returns."""
+
+
+class ImageKind(ABC):
+    """One kind of brain image. An image here is opened, but its numbers are read by :meth:`load` only."""
+
+    name: str
+    """What errors call it."""
+
+    suffix: str
+    """How the files end that maps are written to."""
+
+    defaults: Mapping[str, Any] = MappingProxyType({})
+    """Options that maskers of this kind take beyond ``CLEANING`` unless asked otherwise."""
+
+    @abstractmethod
+    def owns(self, thing: Any) -> bool:
+        """Whether a path or an object is an image of this kind."""
+
+    @abstractmethod
+    def open(self, thing: Any, mask: Any) -> Any:
+        """Return the image of a path, or the object itself; ``mask`` may tell what the file does not."""
+
+    @abstractmethod
+    def length(self, image: Any) -> int | None:
+        """Return the number of images in time; None when there is no time axis."""
+
+    @abstractmethod
+    def load(self, image: Any) -> tuple[Any, int]:
+        """Return the image with its numbers in memory, not finite ones set to zero, and how many these were."""
+
+    def background(self, image: Any, masker: Any) -> Array | None:
+        """Return the mean of a few images at each place that the masker keeps (p,), to draw maps on; None: nothing."""
+        return None
+
+    @abstractmethod
+    def mismatch(self, image: Any, reference: Any) -> str | None:
+        """Say how an image lies otherwise than a reference, as the end of a sentence; None when it does not."""
+
+    def volumes(self, masker: Any, rows: Array) -> Array | None:
+        """Return rows (n, p) as volumes (x, y, z, n), zero outside the mask, to be drawn on slices; None: no such."""
+        return None
+
+    def viewer(self, masker: Any, row: Array, background: Array | None, title: str) -> str | None:
+        """Return a page that shows one map (p,) in three dimensions, by nilearn; None: there is none."""
+        return None
+
+    @abstractmethod
+    def new_masker(self, mask: Any, options: Mapping[str, Any]) -> Any:
+        """Return a masker for a mask image, or None for one that computes it."""
+
+    @abstractmethod
+    def fit_masker(self, masker: Any, images: Sequence[Any]) -> Any:
+        """Return the masker fitted, on a few of the images when it has to compute its mask."""
+
+    @abstractmethod
+    def masker_arrays(self, masker: Any) -> dict[str, Array]:
+        """Return the mask of a fitted masker as arrays, for model files."""
+
+    @abstractmethod
+    def masker_at(self, position: Position, options: Mapping[str, Any]) -> Any:
+        """Return the fitted masker that a model file holds."""
+
+    @abstractmethod
+    def write(self, image: Any, stem: Path) -> list[Path]:
+        """Write an image of maps beside ``stem``, and return the files."""
+
+
+@cache
+def kinds() -> tuple[ImageKind, ...]:
+    """Return the kinds in the order in which they are asked."""
+    return tuple(import_module(f"terafactor.brain.{module}").KIND for module in MODULES)
+
+
+def kind_of(things: Sequence[Any]) -> ImageKind:
+    """Return the kind of all of some images, refusing a mixture."""
+    found = [_kind_of(thing) for thing in things]
+    for thing, kind in zip(things, found, strict=True):
+        if kind is not found[0]:
+            raise DataError(
+                f"{name_of(thing)} is a {kind.name}, but {name_of(things[0])} is a {found[0].name}: "
+                "an atlas is learned from images of one kind"
+            )
+    return found[0]
+
+
+def _kind_of(thing: Any) -> ImageKind:
+    for kind in kinds():
+        if kind.owns(thing):
+            return kind
+    raise DataTypeError(
+        f"{name_of(thing)} is no brain image; understood are .nii, .nii.gz, .dtseries.nii, .ptseries.nii and .gii "
+        "files, nibabel images and nilearn's SurfaceImage"
+    )
+
+
+def kind_named(name: str) -> ImageKind:
+    """Return the kind that a model file names."""
+    for kind in kinds():
+        if kind.name == name:
+            return kind
+    raise DataError(f"the file is of images of kind {name!r}, which is none of {[kind.name for kind in kinds()]}")
+
+
+def name_of(thing: Any, number: int | None = None) -> str:
+    """Return what errors call an image: its path, or its place among those given."""
+    if isinstance(thing, str | os.PathLike):
+        return os.fspath(thing)
+    held = getattr(thing, "get_filename", lambda: None)()
+    what = f"the {type(thing).__name__}"
+    return held or (what if number is None else f"{what} number {number}")
+
+
+def make_masker(kind: ImageKind, mask: Any, images: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """Return a fitted masker: a copy of one that was given, or one for a mask image, or one that computes its mask.
+
+    Parameters
+    ----------
+    kind : ImageKind
+    mask : masker, mask image, path of one, or None
+    images : sequence of images
+        Opened ones, all alike.
+    options : mapping
+        Handed to the masker; what is not named is as ``CLEANING`` has it, or as the masker given has it.
+    """
+    if hasattr(mask, "transform"):
+        from sklearn.base import clone
+
+        masker = clone(mask)
+        if masker.get_params().get("mask_img") is None and hasattr(mask, "mask_img_"):
+            masker.set_params(mask_img=mask.mask_img_)
+        _check_options(masker, options)
+        masker.set_params(**options)
+    else:
+        masker = kind.new_masker(mask, {})
+        _check_options(masker, options)
+        masker.set_params(**_defaults(kind, options), **options)
+    try:
+        fitted = kind.fit_masker(masker, images)
+    except (ValueError, OSError) as error:
+        raise DataError(f"the mask cannot be used: {error}") from error
+    if n_features(fitted) == 0:
+        raise DataError("the mask is empty: it leaves nothing of the images; give another one")
+    return fitted
+
+
+def n_features(masker: Any) -> int:
+    """Return how many voxels, vertices or parcels a fitted masker keeps."""
+    return int(masker.n_elements_)
+
+
+def masker_options(masker: Any) -> dict[str, Any]:
+    """Return the options of a masker that change what it returns."""
+    return {name: value for name, value in masker.get_params(deep=False).items() if name not in NOT_OF_THE_DATA}
+
+
+def mask_series(masker: Any, image: Any, confounds: Any, sample_mask: Any) -> Array:
+    """Return what a fitted masker makes of one image in memory (n, p)."""
+    series = masker.transform_single_imgs(image, confounds=confounds, sample_mask=sample_mask)
+    return np.atleast_2d(np.asarray(series))
+
+
+def offline(page: str) -> str:
+    """Return a page of nilearn without the icon that it fetches from the network."""
+    return re.sub(r"<link[^>]*icon[^>]*>", "", page)
+
+
+def nibabel() -> Any:
+    """Return the package, or name the extra that brings it."""
+    return require("nibabel", extra="brain", purpose="reading brain images")
+
+
+def nilearn(module: str) -> Any:
+    """Return a module of nilearn, or name the extra that brings it."""
+    return require(f"nilearn.{module}", extra="brain", purpose="masking brain images")
+
+
+def _defaults(kind: ImageKind, options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in {**CLEANING, **kind.defaults}.items() if name not in options}
+
+
+def _check_options(masker: Any, options: Mapping[str, Any]) -> None:
+    known = set(masker.get_params(deep=False)) - {"mask_img"}
+    unknown = sorted(set(options) - known)
+    if unknown:
+        raise ParameterError(
+            f"{', '.join(unknown)} is neither a parameter of BrainDictionaryLearning nor an option of "
+            f"{type(masker).__name__}, which has {', '.join(sorted(known))}"
+        )

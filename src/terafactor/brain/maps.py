@@ -1,0 +1,127 @@
+"""What is done with maps after a fit: order, signs, sparsity, labels, regions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from terafactor._typing import Array, Indices
+from terafactor.brain.kinds import nilearn
+from terafactor.errors import DataError
+
+
+def signs(maps: Array) -> Array:
+    """Return 1 or -1 for each map (k, p): what makes its positive part the larger one in l1 norm."""
+    return np.where(maps.sum(axis=1, dtype=np.float64) < 0, -1, 1).astype(maps.dtype)
+
+
+def order(maps: Array, code_gram: Array) -> Indices:
+    """Return the numbers of the maps by how much they explain, the most first.
+
+    Parameters
+    ----------
+    maps : ndarray of shape (k, p)
+    code_gram : ndarray of shape (k, k)
+        Mean over rows of the products of their codes.
+    """
+    explained = np.diag(code_gram) * np.einsum("ij,ij->i", maps, maps, dtype=np.float64)
+    return np.argsort(-explained, kind="stable")
+
+
+def l1_l2_ratios(maps: Array) -> Array:
+    """Return l1 norm / l2 norm of each map, the paper's measure of sparsity: the root of the size of its support."""
+    l2 = np.sqrt(np.einsum("ij,ij->i", maps, maps, dtype=np.float64))
+    l1 = np.abs(maps).sum(axis=1, dtype=np.float64)
+    return np.divide(l1, l2, out=np.zeros_like(l1), where=l2 > 0)
+
+
+def outlines(maps: Array) -> Array:
+    """Return where each map is above half its maximum (k, p), as the paper draws atlases."""
+    return maps > 0.5 * np.maximum(maps.max(axis=1, keepdims=True), np.finfo(maps.dtype).tiny)
+
+
+def explained_variance(parts: Iterable[Array], maps: Array, *, per_component: bool) -> Any:
+    """Return the share of the squares of rows that maps explain, together or each alone, as nilearn defines it.
+
+    Parameters
+    ----------
+    parts : iterable of ndarray of shape (n, p)
+    maps : ndarray of shape (k, p)
+    per_component : bool
+        Together, rows are regressed on the maps and a constant, which counts as unexplained.
+    """
+    centred = maps - maps.mean(axis=1, keepdims=True)
+    inverse = np.linalg.pinv((centred @ centred.T).astype(np.float64))
+    gram, squares = (maps @ maps.T).astype(np.float64), np.einsum("ij,ij->i", maps, maps, dtype=np.float64)
+    explained, total = np.zeros(len(maps) if per_component else 1), 0.0
+    for part in parts:
+        total += float(np.einsum("ij,ij->", part, part, dtype=np.float64))
+        products = (part @ maps.T).astype(np.float64)
+        if per_component:
+            explained += np.divide((products**2).sum(axis=0), squares, out=np.zeros(len(maps)), where=squares > 0)
+        else:
+            codes = (part @ centred.T).astype(np.float64) @ inverse
+            explained += 2 * np.vdot(codes, products) - np.vdot(codes, codes @ gram)
+    share = np.maximum(0.0, explained / total) if total else np.zeros_like(explained)
+    return share if per_component else float(share[0])
+
+
+def labels_by_overlap(maps: Array, atlas: Array, names: Mapping[int, str]) -> list[tuple[str, float]]:
+    """Return for each map the region of an atlas that it overlaps most, and the Dice coefficient.
+
+    Parameters
+    ----------
+    maps : ndarray of shape (k, p)
+        Compared where they are above half their maximum.
+    atlas : ndarray of shape (p,)
+        Number of the region of each voxel, 0 outside.
+    names : mapping from number to name
+    """
+    inside = outlines(maps).astype(np.float64)
+    numbers = np.array(sorted(names))
+    regions = (atlas[np.newaxis] == numbers[:, np.newaxis]).astype(np.float64)
+    overlap = 2 * inside @ regions.T
+    sizes = inside.sum(axis=1)[:, np.newaxis] + regions.sum(axis=1)
+    dice = np.divide(overlap, sizes, out=np.zeros_like(overlap), where=sizes > 0)
+    best = dice.argmax(axis=1)
+    return [
+        (names[int(numbers[region])] if dice[row, region] > 0 else "unlabelled", float(dice[row, region]))
+        for row, region in enumerate(best)
+    ]
+
+
+def atlas_values(masker: Any, atlas: Any) -> Array:
+    """Return the region of each voxel (p,) of a label image, brought to the space of the mask."""
+    image, maskers = nilearn("image"), nilearn("maskers")
+    if not hasattr(masker.mask_img_, "affine"):
+        raise DataError("labels by overlap need volumes: the maps and the atlas must be NIfTI images")
+    nearest = image.resample_to_img(
+        atlas, masker.mask_img_, interpolation="nearest", copy_header=True, force_resample=True
+    )
+    plain = maskers.NiftiMasker(mask_img=masker.mask_img_, standardize=None).fit()
+    return np.rint(plain.transform(nearest)).astype(np.int64).ravel()
+
+
+def numbered(labels: Mapping[int, str] | Sequence[str]) -> dict[int, str]:
+    """Return the names of regions by number; a sequence counts from 0, the background."""
+    named = labels if isinstance(labels, Mapping) else dict(enumerate(labels))
+    return {int(number): str(name) for number, name in named.items() if int(number) != 0}
+
+
+def regions(maps_image: Any, min_size: float) -> tuple[Any, list[int]]:
+    """Return the connected regions of maps as an image of more maps, and the map that each is of.
+
+    Parameters
+    ----------
+    maps_image : Nifti1Image
+    min_size : float
+        In cubic mm; smaller regions are left out.
+    """
+    if not hasattr(maps_image, "affine"):
+        raise DataError("regions are extracted from volumes only, not from surfaces or CIFTI files")
+    image, owners = nilearn("regions").connected_regions(
+        maps_image, min_region_size=min_size, extract_type="connected_components", smoothing_fwhm=None
+    )
+    return image, [int(owner) for owner in owners]

@@ -1,0 +1,112 @@
+"""What the report of an atlas shows besides: outlines, maps, sparsity, series of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from terafactor._typing import Array
+from terafactor.brain import maps
+from terafactor.brain.drawing import figure_pixels, map_pixels, outline_figure
+from terafactor.report import Axis, Curve, Panel, Story, bar_chart, fragment, line_chart, picture
+
+MAX_SERIES = 6
+"""Series drawn: those of the first maps."""
+
+SECTION = """
+<p class="note">Outlines of {{ shown | length }} maps, each at half its maximum.</p>
+<img style="width:100%;background:black" src="{{ outlines }}" alt="outlines of all maps on slices of the brain">
+<p class="note">Each map on the slices through its peak, those that explain most first: orange is positive, blue
+negative.{% if linked %} A map links to a page on which it can be looked at from all sides.{% endif %}</p>
+<div style="display:grid;grid-template-columns:repeat(auto-fill,minmax(18rem,1fr));gap:.8rem">
+{% for image, caption in shown %}
+<figure style="margin:0">{% if linked %}<a href="{{ linked[loop.index0] }}">{% endif %}
+<img style="width:100%;background:black" src="{{ image }}" alt="map {{ loop.index0 }}">{% if linked %}</a>{% endif %}
+<figcaption>{{ caption }}</figcaption>
+</figure>
+{% endfor %}
+</div>
+"""
+
+
+class AtlasPanel(Panel):
+    """All maps at once, as the paper draws atlases, and each by itself, in the place of the curves of atoms.
+
+    Parameters
+    ----------
+    volumes : ndarray of shape (x, y, z, k)
+    background : ndarray of shape (x, y, z)
+        What maps are drawn on, zero outside the brain.
+    voxel_sizes : ndarray of shape (3,)
+    labels : sequence of str
+        Names of the maps, or nothing.
+    linked : sequence of str
+        A page for each map, or nothing.
+    """
+
+    name, title = "atoms", "Atlas"
+
+    def __init__(
+        self,
+        volumes: Array,
+        background: Array,
+        voxel_sizes: Array,
+        labels: Sequence[str] = (),
+        linked: Sequence[str] = (),
+    ) -> None:
+        self.volumes, self.background, self.voxel_sizes = volumes, background, voxel_sizes
+        self.labels, self.linked = labels, linked
+
+    def draw(self, story: Story) -> str:
+        ratios = maps.l1_l2_ratios(np.asarray(story.components))
+        outlines = outline_figure(self.volumes, self.background, self.voxel_sizes)
+        shown = [
+            (picture(self._pixels(number)), self._caption(number, float(ratio))) for number, ratio in enumerate(ratios)
+        ]
+        return fragment(SECTION, outlines=picture(figure_pixels(outlines)), shown=shown, linked=list(self.linked))
+
+    def _pixels(self, number: int) -> Array:
+        return map_pixels(self.volumes[..., number], self.background, self.voxel_sizes)
+
+    def _caption(self, number: int, ratio: float) -> str:
+        label = f", {self.labels[number]}" if self.labels else ""
+        return f"map {number}{label}: l1/l2 {ratio:.1f}"
+
+
+class SparsityPanel(Panel):
+    """The paper's measure of sparsity, map by map."""
+
+    name, title = "sparsity", "Sparsity of maps"
+
+    def applies(self, story: Story) -> bool:
+        return story.components is not None
+
+    def draw(self, story: Story) -> str:
+        ratios = maps.l1_l2_ratios(np.asarray(story.components))
+        names = [f"map {number}: {ratio:.1f}" for number, ratio in enumerate(ratios)]
+        caption = "l1 norm over l2 norm of each map: its square is about the number of voxels that matter"
+        return bar_chart(caption, Axis("map", "count"), Axis("l1/l2"), ratios, names)
+
+
+class SeriesPanel(Panel):
+    """How the maps vary in time in one run, in the place of single rows.
+
+    Parameters
+    ----------
+    name_of_run : str
+    series : ndarray of shape (n_volumes, k)
+    """
+
+    name, title = "reconstruction", "Series of an example run"
+
+    def __init__(self, name_of_run: str, series: Array) -> None:
+        self.name_of_run, self.series = name_of_run, series
+
+    def draw(self, story: Story) -> str:
+        volumes = np.arange(len(self.series))
+        scaled = self.series / np.maximum(self.series.std(axis=0), np.finfo(self.series.dtype).tiny)
+        shown = range(min(MAX_SERIES, scaled.shape[1]))
+        curves = [Curve(f"map {number}", [volumes], scaled[:, number]) for number in shown]
+        caption = f"{self.name_of_run}: the first {len(curves)} maps, each scaled to variance one"
+        return line_chart(caption, [Axis("volume", "count")], Axis("code"), curves)

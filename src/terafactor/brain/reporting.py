@@ -1,0 +1,146 @@
+"""How an atlas reports on itself: panels with maps, and a page for each map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from terafactor import solver
+from terafactor._threads import resolve_threads
+from terafactor._typing import Array
+from terafactor.brain import maps
+from terafactor.brain.kinds import ImageKind
+from terafactor.brain.panels import AtlasPanel, SeriesPanel, SparsityPanel
+from terafactor.data import MatrixSource
+from terafactor.data.rows import SelectedRows
+from terafactor.errors import DataError
+from terafactor.problem import Problem
+from terafactor.report import Panel, Reporting, RowSample, Story
+from terafactor.report.sample import sample_rows
+from terafactor.solver import Evaluation
+
+MAX_VOLUMES = 400
+"""Volumes of the run whose series are drawn."""
+
+PAGES = "maps"
+"""Folder of the pages of single maps, beside the report."""
+
+
+class AtlasReporting(Reporting):
+    """What :class:`BrainDictionaryLearning` adds to its reports."""
+
+    _kind: ImageKind
+    masker_: Any
+    background_: Array | None
+    n_threads: int | None
+    _problem: Callable[[], Problem]
+    labels_: Sequence[tuple[str, float]]
+    _pages: Sequence[str]
+
+    def report(
+        self,
+        path: str | Path,
+        X: Any = None,
+        *,
+        title: str | None = None,
+        geometry: tuple[int, ...] | None = None,
+        viewers: bool = False,
+    ) -> Path:
+        """Write a page about the atlas, which opens in any browser, offline; return its path.
+
+        Parameters
+        ----------
+        path : path
+            The HTML file; replaced if it exists.
+        X : images, optional
+            Images to show series of.
+        title : str, optional
+            By default the name of the estimator.
+        geometry : ignored
+        viewers : bool
+            Whether to write a page for each map, too, in the folder ``maps`` beside it, by nilearn.
+        """
+        if viewers:
+            self.write_viewers(Path(path).parent)
+        return super().report(path, X, title=title)
+
+    def write_viewers(self, folder: str | Path) -> list[Path]:
+        """Write a page for each map into ``folder/maps``, on which it can be looked at from all sides."""
+        pages = Path(folder) / PAGES
+        written = []
+        for number, row in enumerate(self.components_):
+            shown = self._kind.viewer(self.masker_, row, self.background_, f"map {number}")
+            if shown is None:
+                return []
+            pages.mkdir(parents=True, exist_ok=True)
+            written.append(pages / f"map-{number:03d}.html")
+            written[-1].write_text(shown, encoding="utf-8")
+        self._pages = [f"{PAGES}/{page.name}" for page in written]
+        return written
+
+    def panels(self) -> Sequence[Panel]:
+        volumes = self._kind.volumes(self.masker_, self.components_)
+        if volumes is None:
+            return [SparsityPanel()]
+        behind = np.ones(self.components_.shape[1], np.float32) if self.background_ is None else self.background_
+        background = np.asarray(self._kind.volumes(self.masker_, behind[np.newaxis]))[..., 0]
+        sizes = np.sqrt((np.asarray(self.masker_.mask_img_.affine)[:3, :3] ** 2).sum(axis=0))
+        labels = [name for name, _ in getattr(self, "labels_", ())]  # not yet there while a fit runs
+        linked = getattr(self, "_pages", ())
+        return [AtlasPanel(volumes, background, sizes, labels, linked), SparsityPanel()]
+
+    def present(
+        self,
+        directory: Path,
+        config: Mapping[str, Any],
+        data: Any,
+        history: Sequence[Evaluation],
+        atoms: Array | None = None,
+    ) -> None:
+        """Write ``report.html`` of a run: as it stands at these ``atoms``, or without them at its end."""
+        shown = None if atoms is None else atoms * maps.signs(atoms)[:, np.newaxis]
+        super().present(directory, config, data, history, shown)
+
+    def _encode(self, source: MatrixSource) -> Array:
+        atoms = np.ascontiguousarray(self.components_, source.dtype)
+        return solver.encode(source, atoms, self._problem(), resolve_threads(self.n_threads))
+
+    def _sample(self, source: MatrixSource) -> RowSample:
+        return sample_rows(source, self._encode, lambda codes: np.asarray(codes @ self.components_))
+
+    def _source_to_show(self, X: Any, details: dict[str, Any]) -> tuple[MatrixSource | None, dict[str, Any]]:
+        """Return the rows to show, None where the images are gone, which the page then says."""
+        if X is None:
+            return None, details
+        try:
+            return self._rows_to_show(X), details
+        except DataError as error:
+            said = f"The images could not be read again, so no series are shown: {error}"
+            return None, details | {"warnings": [*details.get("warnings", ()), said]}
+
+    def _story(self, X: Any = None, *, title: str | None = None, **details: Any) -> Story:
+        """Return the story with the series of one run, where there are images."""
+        source, details = self._source_to_show(X, details)
+        if source is not None:
+            rows = source.records[0]
+            run = SelectedRows(source, np.arange(rows.start, min(rows.stop, rows.start + MAX_VOLUMES)))
+            series = SeriesPanel(source.record_label(0), self._encode(run))
+            details = {"panels": [*self.panels(), series]} | details
+        if "data" in details:
+            details["data"] = _without_paths(details["data"])
+        return super()._story(source, title=title, **details)
+
+
+def _without_paths(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return facts about the data of a run with the number of images instead of their paths."""
+    source = facts.get("source")
+    if not isinstance(source, Mapping):
+        return dict(facts)
+    images = source.get("images")
+    told = {"images": f"{len(images):,}" if isinstance(images, list) else images}
+    if isinstance(source.get("confounds"), str):
+        told["confounds"] = source["confounds"]
+    return told | {name: value for name, value in facts.items() if name != "source"}

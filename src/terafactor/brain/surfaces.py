@@ -1,0 +1,132 @@
+"""Surfaces: nilearn's ``SurfaceImage``, and pairs of GIFTI files named ``hemi-L`` and ``hemi-R``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from terafactor._typing import Array
+from terafactor.brain.kinds import ImageKind, name_of, nibabel, nilearn, offline
+from terafactor.data.formats import is_a
+from terafactor.errors import DataError
+from terafactor.solver.position import Position
+
+FSAVERAGE5 = 10242
+"""Vertices of a hemisphere of the mesh that nilearn ships."""
+
+HEMISPHERES = {"left": "hemi-L", "right": "hemi-R"}
+
+
+class Surfaces(ImageKind):
+    """Series at the vertices of one or two hemispheres."""
+
+    name = "surface"
+    suffix = ".func.gii"
+
+    def owns(self, thing: Any) -> bool:
+        if isinstance(thing, str | os.PathLike):
+            return os.fspath(thing).endswith((".gii", ".gii.gz"))
+        return is_a(thing, "nilearn", "SurfaceImage")
+
+    def open(self, thing: Any, mask: Any) -> Any:
+        if not isinstance(thing, str | os.PathLike):
+            return thing
+        surface = nilearn("surface")
+        files = {part: path for part, path in _hemispheres(Path(thing)).items() if path.exists()}
+        if not files:
+            raise DataError(f"{thing} does not exist")
+        data = {part: np.atleast_2d(surface.load_surf_data(str(path))) for part, path in files.items()}
+        mesh = _mesh(mask, name_of(thing), {part: len(values) for part, values in data.items()})
+        return surface.SurfaceImage(mesh={part: mesh.parts[part] for part in data}, data=data)
+
+    def length(self, image: Any) -> int | None:
+        return int(image.shape[1]) if len(image.shape) == 2 else None
+
+    def load(self, image: Any) -> tuple[Any, int]:
+        parts = {part: np.asarray(values, np.float32) for part, values in image.data.parts.items()}
+        n_bad = sum(values.size - int(np.count_nonzero(np.isfinite(values))) for values in parts.values())
+        if n_bad:
+            parts = {part: np.where(np.isfinite(values), values, 0) for part, values in parts.items()}
+        return type(image)(mesh=image.mesh, data=parts), n_bad
+
+    def mismatch(self, image: Any, reference: Any) -> str | None:
+        found, needed = _vertices(image), _vertices(reference)
+        return None if found == needed else f"has {found} vertices instead of {needed}"
+
+    def viewer(self, masker: Any, row: Array, background: Array | None, title: str) -> str:
+        image = self.masker_at(Position({}, self.masker_arrays(masker)), {}).inverse_transform(row)
+        part = max(image.data.parts, key=lambda part: float(np.abs(image.data.parts[part]).max()))
+        view = nilearn("plotting").view_surf(image.mesh, surf_map=image, hemi=part, title=title)
+        return offline(view.get_standalone())
+
+    def new_masker(self, mask: Any, options: Mapping[str, Any]) -> Any:
+        return nilearn("maskers").SurfaceMasker(mask_img=mask, **{"standardize": None, **options})
+
+    def fit_masker(self, masker: Any, images: Sequence[Any]) -> Any:
+        return masker.fit(None if masker.mask_img is not None else images[0])
+
+    def masker_arrays(self, masker: Any) -> dict[str, Array]:
+        image, arrays = masker.mask_img_, {}
+        for part, values in image.data.parts.items():
+            arrays[f"mask_{part}"] = np.asarray(values).ravel() > 0
+            arrays[f"coordinates_{part}"] = np.asarray(image.mesh.parts[part].coordinates, np.float64)
+            arrays[f"faces_{part}"] = np.asarray(image.mesh.parts[part].faces, np.int64)
+        return arrays
+
+    def masker_at(self, position: Position, options: Mapping[str, Any]) -> Any:
+        surface = nilearn("surface")
+        parts = [part for part in HEMISPHERES if f"mask_{part}" in position.arrays]
+        mesh, data = {}, {}
+        for part in parts:
+            data[part] = position.array(f"mask_{part}", (None,), np.bool_)
+            coordinates = position.array(f"coordinates_{part}", (len(data[part]), 3), np.float64)
+            faces = position.array(f"faces_{part}", (None, 3), np.int64)
+            mesh[part] = surface.InMemoryMesh(coordinates, faces)
+        return self.new_masker(surface.SurfaceImage(mesh=mesh, data=data), options).fit()
+
+    def write(self, image: Any, stem: Path) -> list[Path]:
+        gifti, paths = nibabel().gifti, []
+        for part, values in image.data.parts.items():
+            arrays = [
+                gifti.GiftiDataArray(column, datatype="NIFTI_TYPE_FLOAT32")
+                for column in np.asarray(values, np.float32).T
+            ]
+            paths.append(stem.with_name(f"{stem.name}_{HEMISPHERES[part]}{self.suffix}"))
+            gifti.GiftiImage(darrays=arrays).to_filename(paths[-1])  # one array per map, as viewers expect
+        return paths
+
+
+def twin_files(path: Path) -> list[Path]:
+    """Return the files of the hemispheres that belong to the same image."""
+    return list(_hemispheres(path).values())
+
+
+def _hemispheres(path: Path) -> dict[str, Path]:
+    for mine in HEMISPHERES.values():
+        if mine in path.name:
+            return {part: path.with_name(path.name.replace(mine, tag)) for part, tag in HEMISPHERES.items()}
+    raise DataError(f"{path} must name its hemisphere: hemi-L or hemi-R")
+
+
+def _mesh(mask: Any, name: str, found: dict[str, int]) -> Any:
+    """Return the mesh that the mask has, or the one that nilearn ships where it fits."""
+    given = getattr(getattr(mask, "mask_img", mask), "mesh", None)
+    if given is not None:
+        return given
+    if set(found.values()) != {FSAVERAGE5}:
+        raise DataError(
+            f"{name} has {found} vertices, and a GIFTI file of series does not hold its mesh: give as mask a "
+            f"SurfaceImage with the mesh (only that of fsaverage5, with {FSAVERAGE5} per hemisphere, is known here)"
+        )
+    return nilearn("datasets").load_fsaverage("fsaverage5")["pial"]
+
+
+def _vertices(image: Any) -> dict[str, int]:
+    return {part: len(values) for part, values in image.data.parts.items()}
+
+
+KIND = Surfaces()

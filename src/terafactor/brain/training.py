@@ -1,0 +1,196 @@
+"""How an atlas is learned, and kept in files: what :func:`terafactor.train` and model files call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from terafactor._threads import resolve_threads
+from terafactor._typing import Array
+from terafactor.brain import maps
+from terafactor.brain.initial import initial_maps
+from terafactor.brain.kinds import ImageKind, kind_named, masker_options
+from terafactor.brain.preparation import masked_images, packed_images
+from terafactor.data import MatrixSource
+from terafactor.errors import ParameterError
+from terafactor.estimators import MaskedDictionaryLearning
+from terafactor.estimators.model_file import ModelFileMixin
+from terafactor.problem import ElasticNet, NormBall, Problem
+from terafactor.runs.artifact import Artifact
+from terafactor.runs.parameters import from_plain, plain_parameters
+from terafactor.solver.callbacks import Callback
+from terafactor.solver.fit import initial_atoms
+from terafactor.solver.loop import Elapsed, Learner
+from terafactor.solver.position import Position
+
+VISITS = 30
+"""How often a feature is visited by default: below that, masked statistics are still far from full ones."""
+
+
+class AtlasTraining(ModelFileMixin):
+    """The part of :class:`BrainDictionaryLearning` between images and the numeric learner."""
+
+    kind = "BrainDictionaryLearning"
+    n_components: int
+    mask: Any
+    alpha: float
+    reduction: float
+    batch_size: int
+    n_epochs: float | None
+    dict_init: Any
+    positive_dict: bool
+    forgetting: float
+    tol: float
+    max_time: float | None
+    store: Any
+    resample: bool
+    n_threads: int | None
+    callbacks: Sequence[Callback]
+    verbose: int
+    components_: Array
+    masker_: Any
+    background_: Array | None
+    labels_: Sequence[tuple[str, float]]
+    _pages: Sequence[str]
+    _kind: ImageKind
+    _learner: MaskedDictionaryLearning
+    get_params: Callable[..., dict[str, Any]]
+    _masker_options: Callable[[], dict[str, Any]]
+
+    def open_data(self, X: Any) -> MatrixSource:
+        """Return the masked and cleaned volumes, packed unless ``store`` is False.
+
+        Parameters
+        ----------
+        X : images, or mapping with ``images`` and ``confounds``
+        """
+        given = X if isinstance(X, Mapping) else {"images": X}
+        n_threads = resolve_threads(self.n_threads)
+        source = masked_images(
+            given["images"],
+            given.get("confounds"),
+            self.mask,
+            self._masker_options(),
+            resample=self.resample,
+            n_threads=1 if self.store is False else n_threads,
+        )
+        self._check(source)
+        self.masker_, self.mask_img_, self._kind = source.masker, source.masker.mask_img_, source.kind
+        self.background_ = source.background()
+        if self.store is False:
+            return source
+        return packed_images(
+            source, self.store, block_rows=self.batch_size, n_threads=n_threads, show=bool(self.verbose)
+        )
+
+    def describe_data(self, data: MatrixSource) -> dict[str, Any]:
+        """Return shape, dtype, number of records and fingerprint of what is learned from."""
+        return self._new_learner(data).describe_data(data)
+
+    def hold_out(self, data: MatrixSource, amount: Any, seed: int) -> tuple[Any, Any, Any]:
+        """Return volumes to learn from, volumes to evaluate on, and what tells the choice again."""
+        return self._new_learner(data).hold_out(data, amount, seed)
+
+    def held_out_objective(self, held_out: MatrixSource) -> Callable[[Learner], float]:
+        """Return what computes the objective of a learner on held-out volumes."""
+        return self._new_learner(held_out).held_out_objective(held_out)
+
+    def learn(
+        self,
+        data: MatrixSource,
+        *,
+        seed: int,
+        callbacks: Sequence[Callback] = (),
+        start: Position | None = None,
+        elapsed: Elapsed | None = None,
+    ) -> Self:
+        """Fit to opened data, from the beginning or from a position: what :func:`terafactor.train` calls."""
+        self._learner = self._new_learner(data, self._first_maps(data, seed) if start is None else None)
+        self._learner.learn(data, seed=seed, callbacks=callbacks, start=start, elapsed=elapsed)
+        self._keep(self._learner)
+        return self
+
+    def to_artifact(self, position: Position | None = None) -> Artifact:
+        """Return the model, or a position of the fit that is running, as what a file holds."""
+        learned = self._learner.to_artifact(position).position
+        arrays = {f"brain.{name}": array for name, array in self._kind.masker_arrays(self.masker_).items()}
+        if self.background_ is not None:
+            arrays["brain.background"] = self.background_
+        facts = {"brain.kind": self._kind.name, "brain.options": plain_parameters(masker_options(self.masker_))}
+        parameters = plain_parameters(self.get_params(deep=False))
+        numbers = facts | dict(learned.numbers) | {"stopped_by": getattr(self, "stopped_by_", None)}
+        return Artifact(self.kind, parameters, Position(numbers, arrays | dict(learned.arrays)))
+
+    @classmethod
+    def from_artifact(cls, artifact: Artifact) -> Self:
+        """Return the model that a file holds, ready for ``transform``."""
+        estimator = cls(**from_plain(artifact.parameters))
+        brain = artifact.position.part("brain")
+        estimator._kind = kind_named(brain.number("kind", str))
+        estimator.masker_ = estimator._kind.masker_at(brain, from_plain(brain.number("options", dict)))
+        estimator.mask_img_ = estimator.masker_.mask_img_
+        estimator.background_ = brain.arrays.get("background")
+        parameters = plain_parameters(estimator._new_learner(None).get_params(deep=False))
+        learned = Artifact(MaskedDictionaryLearning.kind, parameters, artifact.position)
+        estimator._keep(MaskedDictionaryLearning.from_artifact(learned))
+        return estimator
+
+    def _new_learner(self, data: MatrixSource | None, first_maps: Array | None = None) -> MaskedDictionaryLearning:
+        """Return the numeric part, in the setting of the paper."""
+        return MaskedDictionaryLearning(
+            self.n_components,
+            alpha=self.alpha,
+            penalty="l2",
+            constraint="l1",
+            positive_dict=self.positive_dict,
+            reduction=self.reduction,
+            batch_size=self.batch_size,
+            n_epochs=self._n_epochs(data),
+            forgetting=self.forgetting,
+            tol=self.tol,
+            max_time=self.max_time,
+            init=first_maps,
+            n_threads=self.n_threads,
+            callbacks=self.callbacks,
+        )
+
+    def _check(self, source: MatrixSource) -> None:
+        """Refuse parameters that cannot work before hours are spent on packing."""
+        learner = self._new_learner(source)
+        learner._problem()
+        learner._options(source)
+
+    def _n_epochs(self, data: MatrixSource | None) -> float:
+        if self.n_epochs is not None:
+            return self.n_epochs
+        if data is None:
+            return 1
+        return max(1, math.ceil(VISITS * self.batch_size * self.reduction / data.shape[0]))
+
+    def _problem(self) -> Problem:
+        return Problem(self.alpha, ElasticNet(0.0), NormBall("l1", positive=self.positive_dict))
+
+    def _first_maps(self, data: MatrixSource, seed: int) -> Array:
+        constraint = self._problem().constraint
+        if self.dict_init is None:
+            return initial_maps(data, constraint, self.n_components, self.batch_size, self.reduction, seed)
+        plain = self._kind.masker_at(Position({}, self._kind.masker_arrays(self.masker_)), {})
+        given = np.atleast_2d(plain.transform_single_imgs(self._kind.open(self.dict_init, self.mask)))
+        if len(given) != self.n_components:
+            raise ParameterError(f"dict_init has {len(given)} maps, but n_components is {self.n_components}")
+        return initial_atoms(np.ascontiguousarray(given, data.dtype), self.n_components, constraint, seed)
+
+    def _keep(self, learner: MaskedDictionaryLearning) -> None:
+        """Set the learned attributes: maps by what they explain, mostly positive."""
+        self._learner = learner
+        learned = np.ascontiguousarray(learner.components_)
+        chosen = learned[maps.order(learned, learner._state.code_gram)]
+        self.components_, self.labels_, self._pages = chosen * maps.signs(chosen)[:, np.newaxis], (), ()
+        self.n_steps_, self.feature_counts_ = learner.n_steps_, learner.feature_counts_
+        self.statistics_ = learner.statistics_
+        for name in ("history_", "stopped_by_"):
+            if hasattr(learner, name):
+                setattr(self, name, getattr(learner, name))

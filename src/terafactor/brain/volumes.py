@@ -1,0 +1,111 @@
+"""NIfTI volumes: ``.nii`` and ``.nii.gz`` files, and nibabel images."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from terafactor._typing import Array
+from terafactor.brain.kinds import ImageKind, nibabel, nilearn, offline
+from terafactor.data.formats import is_a
+from terafactor.solver.position import Position
+
+HEADS = 20
+"""Images that a mask is computed from, at the most."""
+
+VOLUMES_PER_HEAD = 5
+"""Volumes of each that a mask or a background is computed from: the first, so that little has to be decompressed."""
+
+
+class Volumes(ImageKind):
+    """4-D images of voxels."""
+
+    name = "volume"
+    suffix = ".nii.gz"
+    defaults: Mapping[str, Any] = MappingProxyType({"smoothing_fwhm": 4.0, "mask_strategy": "epi"})
+
+    def owns(self, thing: Any) -> bool:
+        if isinstance(thing, str | os.PathLike):
+            return os.fspath(thing).endswith((".nii", ".nii.gz"))
+        return is_a(thing, "nibabel", "SpatialImage") and hasattr(thing, "affine")
+
+    def open(self, thing: Any, mask: Any) -> Any:
+        return nibabel().load(thing) if isinstance(thing, str | os.PathLike) else thing
+
+    def length(self, image: Any) -> int | None:
+        return int(image.shape[3]) if len(image.shape) == 4 else None
+
+    def load(self, image: Any) -> tuple[Any, int]:
+        values = image.get_fdata(dtype=np.float32, caching="unchanged")
+        finite = np.isfinite(values)
+        n_bad = values.size - int(np.count_nonzero(finite))
+        if n_bad:
+            values = np.where(finite, values, 0)
+        header = image.header.copy()
+        header.set_data_dtype(np.float32)
+        return type(image)(values, image.affine, header), n_bad
+
+    def background(self, image: Any, masker: Any) -> Array | None:
+        if self.mismatch(image, masker.mask_img_) is not None:
+            return None
+        mean = np.asarray(image.dataobj[..., :VOLUMES_PER_HEAD], np.float32).mean(axis=3)
+        return np.nan_to_num(mean[np.asarray(masker.mask_img_.dataobj) > 0], posinf=0, neginf=0)
+
+    def mismatch(self, image: Any, reference: Any) -> str | None:
+        if image.shape[:3] != reference.shape[:3]:
+            return f"has the shape {image.shape[:3]} instead of {reference.shape[:3]}"
+        if not np.allclose(image.affine, reference.affine, atol=1e-4):
+            return f"has the affine {_rounded(image.affine)} instead of {_rounded(reference.affine)}"
+        return None
+
+    def volumes(self, masker: Any, rows: Array) -> Array:
+        mask = np.asarray(masker.mask_img_.dataobj) > 0
+        volumes = np.zeros((*mask.shape, len(rows)), rows.dtype)
+        volumes[mask] = rows.T
+        return volumes
+
+    def viewer(self, masker: Any, row: Array, background: Array | None, title: str) -> str:
+        plain = self.masker_at(Position({}, self.masker_arrays(masker)), {})
+        behind = None if background is None else plain.inverse_transform(background)
+        threshold = 0.02 * float(np.abs(row).max())
+        view = nilearn("plotting").view_img(
+            plain.inverse_transform(row), bg_img=behind, threshold=threshold, title=title, black_bg=True
+        )
+        return offline(view.get_standalone())
+
+    def new_masker(self, mask: Any, options: Mapping[str, Any]) -> Any:
+        mask = os.fspath(mask) if isinstance(mask, os.PathLike) else mask
+        return nilearn("maskers").MultiNiftiMasker(mask_img=mask, **{"standardize": None, **options})
+
+    def fit_masker(self, masker: Any, images: Sequence[Any]) -> Any:
+        if masker.mask_img is not None:
+            return masker.fit()
+        chosen = np.unique(np.linspace(0, len(images) - 1, HEADS).astype(int))
+        alike = [images[number] for number in chosen if self.mismatch(images[number], images[0]) is None]
+        return masker.fit([image.slicer[..., :VOLUMES_PER_HEAD] for image in alike])
+
+    def masker_arrays(self, masker: Any) -> dict[str, Array]:
+        mask = np.asarray(masker.mask_img_.dataobj) > 0
+        return {"mask": mask, "affine": np.asarray(masker.mask_img_.affine, np.float64)}
+
+    def masker_at(self, position: Position, options: Mapping[str, Any]) -> Any:
+        mask = position.array("mask", (None, None, None), np.bool_)
+        affine = position.array("affine", (4, 4), np.float64)
+        return self.new_masker(nibabel().Nifti1Image(mask.astype(np.uint8), affine), options).fit()
+
+    def write(self, image: Any, stem: Path) -> list[Path]:
+        path = stem.with_name(f"{stem.name}{self.suffix}")
+        image.to_filename(path)
+        return [path]
+
+
+def _rounded(affine: Any) -> list[list[float]]:
+    return [[round(float(value), 4) for value in row] for row in affine[:3]]
+
+
+KIND = Volumes()

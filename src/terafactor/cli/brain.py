@@ -1,0 +1,202 @@
+"""``terafactor brain``: fit, transform and report of atlases of brain images."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from terafactor.cli.fit import (
+    PROBLEM,
+    RUN,
+    SOLVER,
+    CheckpointSeconds,
+    CheckpointSteps,
+    KeepEvery,
+    make_console,
+    tell_end,
+)
+from terafactor.cli.options import Json, Threads, parse_holdout
+from terafactor.cli.transform import Model
+
+IMAGES = "Images"
+FIT_EXAMPLE = (
+    "Example: terafactor brain fit 'sub-*/func/*_bold.nii.gz' --confounds auto --mask mask.nii.gz -k 70 --alpha 1e-3 "
+    "--reduction 12 --out atlas/"
+)
+TRANSFORM_EXAMPLE = "Example: terafactor brain transform atlas/ run.nii.gz --out series.tsv"
+REPORT_EXAMPLE = "Example: terafactor brain report atlas/ --labels regions.nii.gz --names regions.txt"
+
+NAMES_HELP = "Names of its regions, a line each, from number 1 on."
+
+Images = Annotated[
+    list[str], typer.Argument(metavar="IMAGES...", help="Files, quoted globs or folders of BIDS derivatives.")
+]
+Confounds = Annotated[
+    str | None,
+    typer.Option(
+        metavar="auto|GLOB",
+        help="auto: as fMRIPrep leaves them; or tables in the order of images.",
+        rich_help_panel=IMAGES,
+    ),
+]
+Cleaning = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="OPTION=VALUE",
+        help="Option of nilearn's masker: standardize=psc, high_pass=0.01.",
+        rich_help_panel=IMAGES,
+    ),
+]
+
+app = typer.Typer(name="brain", help="Learn atlases of sparse maps from brain images.", no_args_is_help=True)
+
+
+@app.command(epilog=FIT_EXAMPLE)
+def fit(
+    images: Images,
+    out: Annotated[Path, typer.Option(help="Run directory; must be new.", rich_help_panel=RUN)],
+    mask: Annotated[Path | None, typer.Option(help="Mask image; by default computed.", rich_help_panel=IMAGES)] = None,
+    confounds: Confounds = None,
+    smoothing: Annotated[float | None, typer.Option(metavar="MM", help="FWHM.", rich_help_panel=IMAGES)] = None,
+    cleaning: Cleaning = None,
+    resample: Annotated[
+        bool, typer.Option("--resample", help="Resample images in another space.", rich_help_panel=IMAGES)
+    ] = False,
+    store: Annotated[
+        Path | None, typer.Option(help="Packed store, used again if it is there; by default OUT/store.")
+    ] = None,
+    no_pack: Annotated[bool, typer.Option("--no-pack", help="Read image by image in each pass.")] = False,
+    components: Annotated[int, typer.Option("--components", "-k", min=1, help="Maps.", rich_help_panel=PROBLEM)] = 20,
+    alpha: Annotated[float, typer.Option(help="More makes maps sparser.", rich_help_panel=PROBLEM)] = 2e-4,
+    positive_dict: Annotated[bool, typer.Option("--positive-dict", help="Maps >= 0.", rich_help_panel=PROBLEM)] = False,
+    reduction: Annotated[float, typer.Option(help="Voxels per step: one part in.", rich_help_panel=SOLVER)] = 10.0,
+    batch_size: Annotated[int, typer.Option(min=1, help="Volumes per step.", rich_help_panel=SOLVER)] = 40,
+    epochs: Annotated[
+        float | None, typer.Option(help="Passes; by default 30 visits per voxel.", rich_help_panel=SOLVER)
+    ] = None,
+    tol: Annotated[float, typer.Option(help="Stop at this relative change; 0 never.", rich_help_panel=SOLVER)] = 0.0,
+    max_time: Annotated[float | None, typer.Option(help="Stop after seconds.", rich_help_panel=SOLVER)] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same bits.", rich_help_panel=SOLVER)] = None,
+    holdout: Annotated[
+        str | None,
+        typer.Option(metavar="AMOUNT", help="Kept for evaluation: 500, 5%, '2 records'.", rich_help_panel=RUN),
+    ] = None,
+    viewers: Annotated[
+        bool, typer.Option("--viewers/--no-viewers", help="A page for each map.", rich_help_panel=RUN)
+    ] = True,
+    checkpoint_seconds: CheckpointSeconds = 60.0,
+    checkpoint_steps: CheckpointSteps = None,
+    keep_every: KeepEvery = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Learn an atlas: mask, clean and pack the images once, then fit; maps and report go to the run directory, too."""
+    from terafactor import CheckpointPolicy, train
+    from terafactor.brain import BrainDictionaryLearning
+
+    estimator = BrainDictionaryLearning(
+        components,
+        mask=None if mask is None else str(mask.absolute()),
+        alpha=alpha,
+        positive_dict=positive_dict,
+        reduction=reduction,
+        batch_size=batch_size,
+        n_epochs=epochs,
+        tol=tol,
+        max_time=max_time,
+        store=False if no_pack else str((store or out / "store").absolute()),
+        resample=resample,
+        random_state=seed,
+        n_threads=threads,
+        verbose=1,
+        **masker_options(smoothing, cleaning),
+    )
+    policy = CheckpointPolicy(checkpoint_seconds, checkpoint_steps, keep_every=keep_every)
+    console = make_console()
+    data = absolute_data(images, confounds)
+    train(estimator, data, out, holdout=parse_holdout(holdout), checkpoints=policy, console=console)
+    write_pages(out, viewers=viewers)
+    tell_end(estimator, out, console, as_json)
+
+
+@app.command(epilog=TRANSFORM_EXAMPLE)
+def transform(
+    model: Model,
+    image: Annotated[str, typer.Argument(help="One image.")],
+    out: Annotated[Path, typer.Option(help="Table of series, .tsv; must not exist.")],
+    confounds: Confounds = None,
+    threads: Threads = None,
+) -> None:
+    """Write the series of the maps in an image: a line per volume, a column per map."""
+    import numpy as np
+
+    from terafactor import load_model
+    from terafactor.errors import ParameterError
+
+    if out.exists():
+        raise ParameterError(f"{out} exists: choose another name, or remove it")
+    data = absolute_data([image], confounds)
+    estimator = load_model(model)
+    estimator.set_params(n_threads=threads)
+    (series,) = estimator.transform(data["images"], confounds=data["confounds"])
+    header = "\t".join(f"map_{number:03d}" for number in range(series.shape[1]))
+    np.savetxt(out, series, fmt="%.6g", delimiter="\t", header=header, comments="")
+    typer.echo(f"wrote the series of {series.shape[1]} maps in {series.shape[0]:,} volumes to {out}", err=True)
+
+
+@app.command(epilog=REPORT_EXAMPLE)
+def report(
+    run: Annotated[Path, typer.Argument(help="Run directory.", exists=True, file_okay=False)],
+    labels: Annotated[Path | None, typer.Option(help="Label image that names maps by overlap.", exists=True)] = None,
+    names: Annotated[Path | None, typer.Option(help=NAMES_HELP, exists=True)] = None,
+    viewers: Annotated[bool, typer.Option("--viewers/--no-viewers", help="A page for each map.")] = True,
+) -> None:
+    """Write maps and report of a run anew, with a page for each map and, given an atlas of regions, with names."""
+    path = write_pages(run, labels, names, viewers=viewers)
+    typer.echo(f"Wrote {path}, {path.stat().st_size / 1e6:.1f} MB")
+
+
+def write_pages(run: Path, labels: Path | None = None, names: Path | None = None, *, viewers: bool = True) -> Path:
+    """Write the maps of a run, a page for each of them, and the report, which is returned."""
+    from terafactor import load_model
+    from terafactor.runs import RunDirectory
+    from terafactor.runs.metrics import read_metrics
+
+    directory, estimator = RunDirectory(run.absolute()), load_model(run)
+    if labels is not None:
+        lines = [] if names is None else names.read_text(encoding="utf-8").splitlines()
+        estimator.label(str(labels), ["background", *lines])
+    estimator.save_maps(run / "maps")
+    if viewers:
+        estimator.write_viewers(run)
+    config = directory.config()
+    estimator.present(directory.path, config, config["data"].get("source"), read_metrics(directory.metrics_file))
+    return directory.report_file
+
+
+def absolute_data(images: list[str], confounds: str | None) -> dict[str, Any]:
+    """Return images and their confounds by absolute paths, so that a run can be resumed from anywhere."""
+    from terafactor.brain.find import find_images
+
+    paths = [str(Path(path).absolute()) for path in find_images(images)]
+    if confounds is None or confounds == "auto":
+        return {"images": paths, "confounds": confounds}
+    return {"images": paths, "confounds": [str(Path(path).absolute()) for path in find_images(confounds)]}
+
+
+def masker_options(smoothing: float | None, texts: list[str] | None) -> dict[str, Any]:
+    """Return the options of a masker that "name=value" texts name; numbers, true, false and none are read as such."""
+    options: dict[str, Any] = {} if smoothing is None else {"smoothing_fwhm": smoothing}
+    for text in texts or ():
+        name, sign, value = text.partition("=")
+        if not (sign and name.isidentifier()):
+            raise typer.BadParameter(f"--set is OPTION=VALUE, as in high_pass=0.01, got {text!r}")
+        try:
+            options[name] = None if value.lower() == "none" else json.loads(value.lower())
+        except ValueError:
+            options[name] = value
+    return options

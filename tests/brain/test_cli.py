@@ -1,0 +1,96 @@
+"""The commands of brain images, from files to an atlas."""
+
+import json
+
+import nibabel
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from terafactor import load_model
+from terafactor.cli.app import app
+from terafactor.cli.brain import masker_options
+from terafactor.errors import DataError
+
+FIT = ["--confounds", "auto", "-k", "4", "--alpha", "1e-3", "--reduction", "3", "--batch-size", "20", "--epochs", "4"]
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, ["brain", *map(str, arguments)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def out(study, tmp_path_factory):
+    """The run directory of a fit."""
+    folder = tmp_path_factory.mktemp("runs") / "atlas"
+    images = f"{study.folder}/sub-*/func/*_bold.nii.gz"
+    run("fit", images, "--mask", study.mask, *FIT, "--smoothing", 0, "--seed", 0, "--out", folder)
+    return folder
+
+
+def test_fit_leaves_maps_model_report_and_store(out):
+    assert nibabel.load(out / "maps.nii.gz").shape[3] == 4
+    assert len(json.loads((out / "maps.json").read_text())["Maps"]) == 4
+    assert load_model(out).components_.shape[0] == 4
+    assert "Outlines of 4 maps" in (out / "report.html").read_text()
+    assert len(list((out / "maps").glob("*.html"))) == 4
+    assert (out / "store" / "zarr.json").is_file()
+
+
+def test_transform_writes_a_line_per_volume(out, study, tmp_path):
+    run("transform", out, study.images[0], "--confounds", "auto", "--out", tmp_path / "series.tsv")
+    lines = (tmp_path / "series.tsv").read_text().splitlines()
+    assert lines[0].split("\t") == ["map_000", "map_001", "map_002", "map_003"]
+    table = np.loadtxt(lines[1:], delimiter="\t")
+    (expected,) = load_model(out).transform(study.images[0], confounds="auto")
+    np.testing.assert_allclose(table, expected, rtol=1e-4)
+
+
+def test_report_names_maps_by_overlap(out, study, tmp_path):
+    networks = nibabel.load(study.networks)
+    values = np.asarray(networks.dataobj)
+    regions = np.where(values.max(axis=3) > 0.2, 1 + values.argmax(axis=3), 0).astype(np.int16)
+    nibabel.Nifti1Image(regions, networks.affine).to_filename(tmp_path / "regions.nii.gz")
+    (tmp_path / "names.txt").write_text("\n".join(f"network {number}" for number in range(5)) + "\n")
+    run("report", out, "--labels", tmp_path / "regions.nii.gz", "--names", tmp_path / "names.txt", "--no-viewers")
+    assert "network" in (out / "report.html").read_text()
+    assert all("network" in entry["label"] for entry in json.loads((out / "maps.json").read_text())["Maps"])
+
+
+def test_resume_goes_on_from_the_images_of_the_run(out):
+    before = load_model(out).n_steps_
+    result = CliRunner().invoke(app, ["resume", str(out), "--epochs", "6"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert load_model(out).n_steps_ == before * 6 // 4
+
+
+def test_no_pack_and_a_store_elsewhere(study, tmp_path):
+    images = study.images[:2]
+    run("fit", *images, "--mask", study.mask, *FIT, "--no-pack", "--no-viewers", "--out", tmp_path / "streamed")
+    assert not (tmp_path / "streamed" / "store").exists()
+    store = tmp_path / "elsewhere"
+    for name in ("one", "two"):
+        arguments = ["--store", store, "--seed", 0, "--no-viewers", "--set", "high_pass=0.01", "--set", "t_r=2.0"]
+        run("fit", *images, "--mask", study.mask, *FIT, *arguments, "--out", tmp_path / name)
+    np.testing.assert_array_equal(load_model(tmp_path / "one").components_, load_model(tmp_path / "two").components_)
+    assert load_model(tmp_path / "one").masker_.high_pass == 0.01
+
+
+def test_bad_data_is_an_error_of_data(tmp_path):
+    with pytest.raises(DataError, match="no file matches"):
+        CliRunner().invoke(
+            app, ["brain", "fit", "absent-*.nii.gz", "--out", str(tmp_path / "out")], catch_exceptions=False
+        )
+
+
+def test_options_of_the_masker_are_read():
+    found = masker_options(6.0, ["high_pass=0.01", "detrend=false", "standardize=psc", "t_r=none"])
+    assert found == {
+        "smoothing_fwhm": 6.0,
+        "high_pass": 0.01,
+        "detrend": False,
+        "standardize": "psc",
+        "t_r": None,
+    }

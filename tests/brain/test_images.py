@@ -1,0 +1,195 @@
+"""Images as a matrix: each read once, refused by name when something is wrong with it."""
+
+import logging
+import shutil
+
+import nibabel
+import numpy as np
+import pytest
+from nilearn.maskers import NiftiMasker
+
+from terafactor import MaskedDictionaryLearning, open_source, pack
+from terafactor.brain.find import find_images
+from terafactor.brain.preparation import masked_images
+from terafactor.data.fingerprint import fingerprint
+from terafactor.errors import DataError, DataTypeError, ParameterError
+from terafactor.testing import SourceContract
+
+
+def volumes(shape=(4, 4, 4, 12), seed=0, affine=None):
+    values = 100 + np.random.default_rng(seed).standard_normal(shape)
+    return nibabel.Nifti1Image(values.astype(np.float32), np.eye(4) if affine is None else affine)
+
+
+def whole_mask(shape=(4, 4, 4)):
+    return nibabel.Nifti1Image(np.ones(shape, np.uint8), np.eye(4))
+
+
+@pytest.fixture
+def copies(study, tmp_path):
+    """Copies of the images of the study, to be damaged."""
+    return [shutil.copy(path, tmp_path / path.name) for path in study.images]
+
+
+class TestImagesSource(SourceContract):
+    def make(self, tmp_path):
+        paths = []
+        for number, length in enumerate((12, 7, 9)):
+            paths.append(str(tmp_path / f"run-{number}_bold.nii.gz"))
+            volumes((4, 4, 4, length), seed=number).to_filename(paths[-1])
+        masker = NiftiMasker(whole_mask(), standardize="zscore_sample", detrend=True).fit()
+        expected = np.concatenate([masker.transform(path) for path in paths])
+        options = {"smoothing_fwhm": None}
+        return masked_images(paths, None, whole_mask(), options, n_threads=2), expected.astype(np.float32)
+
+
+def test_packing_reads_each_image_once(study, tmp_path):
+    source = masked_images(study.images, "auto", study.mask, {}, n_threads=2)
+    stored = open_source(pack(source, tmp_path / "store", block_rows=20, n_threads=2))
+    assert source.n_read == [1, 1, 1, 1]
+    rows = np.arange(source.shape[0])
+    np.testing.assert_array_equal(stored.read(rows), source.read(rows))
+
+
+def test_without_packing_each_image_is_read_once_per_pass(study):
+    source = masked_images(study.images, "auto", study.mask, {})
+    first = MaskedDictionaryLearning(3, reduction=2, batch_size=20, n_epochs=3, random_state=0).fit(source)
+    assert max(source.n_read) == 3  # fewer where a pass begins with the image that the one before ended with
+    again = MaskedDictionaryLearning(3, reduction=2, batch_size=20, n_epochs=3, random_state=0).fit(source)
+    np.testing.assert_array_equal(first.components_, again.components_)
+
+
+def test_a_truncated_image_is_named_and_the_finished_ones_stay_packed(copies, study, tmp_path):
+    whole = copies[2].read_bytes()
+    copies[2].write_bytes(whole[: len(whole) // 2])
+    source = masked_images(copies, None, study.mask, {})
+    with pytest.raises(DataError, match=r"sub-02_task-rest_run-1.*cut short"):
+        pack(source, tmp_path / "store", block_rows=50, n_threads=1)
+    finished = {path.name for path in (tmp_path / "store.partial" / "records").glob("0*")}
+    assert {"000000", "000001"} <= finished
+    assert "000002" not in finished
+    copies[2].write_bytes(whole)
+    repaired = masked_images(copies, None, study.mask, {})
+    pack(repaired, tmp_path / "store", block_rows=50, n_threads=1)
+    assert repaired.n_read[:3] == [0, 0, 1]
+    assert open_source(tmp_path / "store").fingerprint == fingerprint(repaired)
+
+
+def test_packing_goes_on_where_it_was_interrupted(study, tmp_path):
+    source = masked_images(study.images, None, study.mask, {})
+    done = []
+
+    def stop(n_rows):
+        done.append(n_rows)
+        if sum(done) >= 100:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pack(source, tmp_path / "store", block_rows=50, n_threads=1, progress=stop)
+    resumed = masked_images(study.images, None, study.mask, {})
+    pack(resumed, tmp_path / "store", block_rows=50, n_threads=1)
+    assert resumed.n_read == [0, 1, 1, 1]  # the second was read, but not yet finished
+
+
+@pytest.mark.parametrize("change", ["affine", "shape"])
+def test_an_image_in_another_place_is_named(copies, study, change):
+    image = nibabel.load(copies[1])
+    if change == "affine":
+        moved = image.affine.copy()
+        moved[0, 3] += 5
+        wrong = nibabel.Nifti1Image(np.asarray(image.dataobj), moved)
+    else:
+        wrong = nibabel.Nifti1Image(np.asarray(image.dataobj)[1:], image.affine)
+    wrong.to_filename(copies[1])
+    with pytest.raises(DataError, match=rf"sub-01_task-rest_run-2.*{change}.*resample=True"):
+        masked_images(copies, None, study.mask, {})
+    resampled = masked_images(copies, None, study.mask, {}, resample=True)
+    assert np.isfinite(resampled.read(np.arange(resampled.shape[0]))).all()
+
+
+def test_images_that_do_not_lie_as_the_mask_does_are_named(study):
+    with pytest.raises(DataError, match=r"sub-01_task-rest_run-1.*as the mask has"):
+        masked_images(study.images, None, whole_mask(), {})
+
+
+def test_constant_and_nan_voxels_become_zero_and_are_said(caplog):
+    image = volumes()
+    values = np.asarray(image.dataobj).copy()
+    values[0, 0, 0] = 7
+    values[1, 1, 1] = np.nan
+    values[2, 2, 2, 5] = np.inf
+    source = masked_images([nibabel.Nifti1Image(values, np.eye(4))], None, whole_mask(), {"smoothing_fwhm": None})
+    with caplog.at_level(logging.WARNING, "terafactor"):
+        rows = source.read(np.arange(12))
+    assert np.isfinite(rows).all()
+    inside = np.arange(64).reshape(4, 4, 4)
+    assert (rows[:, [inside[0, 0, 0], inside[1, 1, 1]]] == 0).all()
+    assert "13 values that are not finite" in caplog.text
+
+
+def test_an_empty_mask_is_refused():
+    empty = nibabel.Nifti1Image(np.zeros((4, 4, 4), np.uint8), np.eye(4))
+    with pytest.raises(DataError, match="mask"):
+        masked_images([volumes()], None, empty, {})
+
+
+def test_a_single_volume_is_no_record():
+    with pytest.raises(DataError, match=r"\(4, 4, 4\), without a time axis"):
+        masked_images([volumes((4, 4, 4))], None, whole_mask(), {})
+
+
+def test_an_unknown_option_is_refused():
+    with pytest.raises(ParameterError, match=r"smothing_fwhm is neither.*smoothing_fwhm"):
+        masked_images([volumes()], None, whole_mask(), {"smothing_fwhm": 4})
+
+
+def test_what_is_no_image_is_refused(tmp_path):
+    with pytest.raises(DataTypeError, match=r"\.dtseries\.nii"):
+        masked_images([np.zeros((3, 3))], None, None, {})
+    with pytest.raises(DataError, match="does not exist"):
+        masked_images([str(tmp_path / "absent.nii.gz")], None, None, {})
+    (tmp_path / "text.nii.gz").write_text("not an image")
+    with pytest.raises(DataError, match=r"text\.nii\.gz cannot be read"):
+        masked_images([str(tmp_path / "text.nii.gz")], None, None, {})
+
+
+class TestFinding:
+    def test_a_folder_gives_its_series(self, study):
+        assert find_images(study.folder) == [str(path) for path in study.images]
+
+    def test_a_glob_gives_its_matches_in_order(self, study):
+        assert find_images(f"{study.folder}/sub-*/func/*run-2*_bold.nii.gz") == [
+            str(path) for path in study.images if "run-2" in path.name
+        ]
+
+    def test_lists_are_flattened_and_images_kept(self, study):
+        image = volumes()
+        assert find_images([image, [study.images[0]]]) == [image, str(study.images[0])]
+
+    def test_several_spaces_are_refused(self, study, tmp_path):
+        for space in ("MNI152NLin2009cAsym", "T1w"):
+            shutil.copy(study.images[0], tmp_path / f"sub-01_space-{space}_desc-preproc_bold.nii.gz")
+        with pytest.raises(DataError, match=r"several spaces.*T1w"):
+            find_images(tmp_path)
+
+    @pytest.mark.parametrize("nothing", [[], "no-such-*.nii.gz", "."])
+    def test_nothing_is_refused(self, nothing, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(DataError):
+            find_images(nothing)
+
+
+def test_the_fingerprint_tells_images_masks_cleaning_and_confounds_apart(study, copies):
+    def mark(images=study.images, confounds=None, mask=study.mask, **options):
+        return fingerprint(masked_images(images, confounds, mask, options))
+
+    same = mark()
+    assert mark(copies) == same
+    assert mark(memory_level=1) == same
+    changed = [mark(study.images[::-1]), mark(confounds="auto"), mark(smoothing_fwhm=6), mark(detrend=False)]
+    assert len({same, *changed}) == 5
+    image = nibabel.load(copies[0])
+    values = np.asarray(image.dataobj).copy()
+    values[5, 6, 5, 30] += 1
+    nibabel.Nifti1Image(values, image.affine, image.header).to_filename(copies[0])
+    assert mark(copies) != same

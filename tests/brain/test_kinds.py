@@ -1,0 +1,131 @@
+"""Surfaces and CIFTI: learned from, kept in model files, written for other programs."""
+
+import nibabel
+import numpy as np
+import pytest
+from nilearn.datasets import load_fsaverage
+from nilearn.surface import SurfaceImage
+
+from terafactor import load_model
+from terafactor.brain import BrainDictionaryLearning
+from terafactor.brain.cifti import CiftiMasker
+from terafactor.brain.find import find_images
+from terafactor.brain.preparation import masked_images
+from terafactor.errors import DataError, ParameterError
+
+OPTIONS = {"n_components": 3, "reduction": 2, "batch_size": 10, "n_epochs": 4, "random_state": 0}
+N_PLACES = 60
+
+
+def series(n_volumes=30, n_places=N_PLACES, seed=0):
+    random = np.random.default_rng(seed)
+    maps = np.zeros((3, n_places))
+    for number in range(3):
+        maps[number, number * n_places // 3 : (number + 1) * n_places // 3] = 1
+    return (random.standard_normal((n_volumes, 3)) @ maps + 0.3 * random.standard_normal((n_volumes, n_places))).astype(
+        np.float32
+    )
+
+
+def dense(values):
+    axes = nibabel.cifti2.cifti2_axes
+    places = axes.BrainModelAxis.from_surface(np.arange(N_PLACES), 100, name="CIFTI_STRUCTURE_CORTEX_LEFT")
+    return cifti(values, axes.SeriesAxis(0, 1, len(values)), places)
+
+
+def parcels(values):
+    axes = nibabel.cifti2.cifti2_axes
+    one = axes.BrainModelAxis.from_surface(np.arange(2 * N_PLACES), 200, name="CIFTI_STRUCTURE_CORTEX_LEFT")
+    places = axes.ParcelsAxis.from_brain_models([(f"p{n}", one[2 * n : 2 * n + 2]) for n in range(N_PLACES)])
+    return cifti(values, axes.SeriesAxis(0, 1, len(values)), places)
+
+
+def cifti(values, *axes):
+    return nibabel.Cifti2Image(values, nibabel.cifti2.Cifti2Header.from_axes(axes))
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "written"),
+    [(dense, "run.dtseries.nii", "atlas.dscalar.nii"), (parcels, "run.ptseries.nii", "atlas.pscalar.nii")],
+)
+def test_cifti_from_files_to_files(make, name, written, tmp_path):
+    paths = [tmp_path / f"{number}-{name}" for number in range(2)]
+    for number, path in enumerate(paths):
+        make(series(seed=number)).to_filename(path)
+    atlas = BrainDictionaryLearning(**OPTIONS).fit(paths)
+    assert atlas.components_.shape == (3, N_PLACES)
+    halves = np.abs(atlas.components_).reshape(3, 3, -1).sum(axis=2)
+    assert (halves.max(axis=1) > 0.8 * halves.sum(axis=1)).all()  # each map in one of the three parts
+    files = atlas.save_maps(tmp_path / "atlas")
+    assert files[0].name == written
+    image = nibabel.load(files[0])
+    np.testing.assert_array_equal(np.asarray(image.dataobj), atlas.components_)
+    assert image.header.get_axis(1) == nibabel.load(paths[0]).header.get_axis(1)
+    atlas.save(tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.transform(paths)[0], atlas.transform(paths)[0])
+
+
+def test_a_cifti_mask_leaves_places_out():
+    image = dense(series())
+    kept = np.zeros((1, N_PLACES), np.float32)
+    kept[0, 10:30] = 1
+    masker = CiftiMasker(dense(kept)).fit()
+    assert masker.transform(image).shape == (30, 20)
+    back = masker.inverse_transform(np.ones((1, 20)))
+    np.testing.assert_array_equal(np.asarray(back.dataobj)[0] != 0, kept[0] != 0)
+
+
+def test_cifti_files_of_other_places_are_named(tmp_path):
+    dense(series()).to_filename(tmp_path / "a.dtseries.nii")
+    parcels(series()).to_filename(tmp_path / "b.ptseries.nii")
+    with pytest.raises(DataError, match=r"b\.ptseries\.nii has other places"):
+        masked_images([tmp_path / "a.dtseries.nii", tmp_path / "b.ptseries.nii"], None, None, {})
+    with pytest.raises(ParameterError, match="smoothing_fwhm is neither"):
+        masked_images(tmp_path / "a.dtseries.nii", None, None, {"smoothing_fwhm": 4})
+
+
+def test_images_of_one_kind_only(study, tmp_path):
+    dense(series()).to_filename(tmp_path / "a.dtseries.nii")
+    with pytest.raises(DataError, match=r"a\.dtseries\.nii is a CIFTI series, but .* is a volume"):
+        masked_images([study.images[0], tmp_path / "a.dtseries.nii"], None, None, {})
+
+
+class TestSurfaces:
+    @pytest.fixture
+    def image(self):
+        mesh = load_fsaverage("fsaverage5")["pial"]
+        values = series(20, 2 * 10242).T
+        return SurfaceImage(mesh=mesh, data={"left": values[:10242], "right": values[10242:]})
+
+    def test_in_memory_and_back(self, image, tmp_path):
+        atlas = BrainDictionaryLearning(**OPTIONS).fit([image])
+        assert atlas.components_img_.shape == (20484, 3)
+        files = atlas.save_maps(tmp_path / "atlas")
+        assert [path.name for path in files] == ["atlas_hemi-L.func.gii", "atlas_hemi-R.func.gii", "atlas.json"]
+        left = np.stack([array.data for array in nibabel.load(files[0]).darrays], axis=1)
+        np.testing.assert_array_equal(left, atlas.components_[:, :10242].T)
+        atlas.save(tmp_path / "model")
+        loaded = load_model(tmp_path / "model")
+        np.testing.assert_array_equal(loaded.transform([image])[0], atlas.transform([image])[0])
+
+    def test_pairs_of_gifti_files(self, image, tmp_path):
+        for part, tag in (("left", "L"), ("right", "R")):
+            arrays = [nibabel.gifti.GiftiDataArray(row) for row in image.data.parts[part].T]
+            nibabel.gifti.GiftiImage(darrays=arrays).to_filename(tmp_path / f"sub-1_hemi-{tag}_bold.func.gii")
+        names = sorted(path.name for path in tmp_path.iterdir())
+        assert len(find_images(f"{tmp_path}/*.gii")) == 1
+        source = masked_images(f"{tmp_path}/*.gii", None, None, {})
+        direct = masked_images([image], None, None, {})
+        rows = np.arange(20)
+        np.testing.assert_allclose(source.read(rows), direct.read(rows), atol=1e-6)
+        (tmp_path / names[1]).unlink()
+        with pytest.raises(DataError, match="vertices instead of"):
+            masked_images([image, tmp_path / names[0]], None, None, {})
+
+    def test_a_mesh_that_is_not_known_is_asked_for(self, tmp_path):
+        values = np.ones((5, 7), np.float32)
+        arrays = [nibabel.gifti.GiftiDataArray(row) for row in values.T]
+        nibabel.gifti.GiftiImage(darrays=arrays).to_filename(tmp_path / "x_hemi-L_bold.func.gii")
+        with pytest.raises(DataError, match=r"give as mask a SurfaceImage"):
+            masked_images(tmp_path / "x_hemi-L_bold.func.gii", None, None, {})

@@ -1,0 +1,118 @@
+"""The report of an atlas: what it shows, and that a browser shows it."""
+
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from terafactor.brain import BrainDictionaryLearning
+from terafactor.brain.drawing import map_pixels, outline_figure
+from terafactor.errors import DataError
+
+
+@pytest.fixture(scope="module")
+def atlas(study):
+    options = {"alpha": 1e-3, "reduction": 3, "batch_size": 20, "n_epochs": 10, "random_state": 0}
+    return BrainDictionaryLearning(5, mask=study.mask, smoothing_fwhm=None, **options).fit(
+        study.images, confounds="auto"
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(atlas, study, tmp_path_factory):
+    """A folder with the report and a page for each map."""
+    place = tmp_path_factory.mktemp("report")
+    atlas.report(place / "report.html", study.images[:1], viewers=True)
+    return place
+
+
+def test_shows_outlines_maps_sparsity_and_series(folder):
+    page = (folder / "report.html").read_text()
+    assert "Outlines of 5 maps, each at half its maximum" in page
+    assert len(re.findall(r'alt="map \d+"', page)) == 5
+    assert "Sparsity of maps" in page
+    assert "Series of an example run" in page
+    assert "sub-01_task-rest_run-1" in page
+
+
+def test_links_to_a_page_for_each_map_that_needs_no_network(folder):
+    page = (folder / "report.html").read_text()
+    linked = re.findall(r'href="(maps/[^"]+)"', page)
+    assert len(linked) == 5
+    for name in linked:
+        content = (folder / name).read_text()
+        assert "brainsprite" in content
+        assert not re.findall(r"(?:src|href)=.https?:", content)
+
+
+def test_labels_name_the_maps(atlas, tmp_path, monkeypatch):
+    monkeypatch.setattr(atlas, "labels_", [(f"region {number}", 0.5) for number in range(5)])
+    page = atlas.report(tmp_path / "report.html").read_text()
+    assert "map 3, region 3:" in page
+
+
+def test_images_that_are_gone_are_said(atlas, tmp_path):
+    page = atlas.report(tmp_path / "report.html", tmp_path / "gone.nii.gz").read_text()
+    assert "gone.nii.gz does not exist" in page
+
+
+def test_outlines_are_at_half_the_maximum():
+    volume = np.zeros((12, 12, 12, 1))
+    volume[3:9, 3:9, 3:9] = 0.4
+    volume[5:7, 5:7, 5:7] = 1
+    figure = outline_figure(volume, np.ones((12, 12, 12)), np.ones(3))
+    drawn = [axis.collections[0].get_paths()[0].get_extents() for axis in figure.axes if axis.collections]
+    assert drawn
+    assert max(extent.width for extent in drawn) < 4  # around the inner box of 2, not the outer one of 6
+
+
+def test_pictures_of_a_map_show_its_sign():
+    volume = np.zeros((9, 9, 9))
+    volume[4, 4, 4] = -1
+    pixels = map_pixels(volume, np.ones((9, 9, 9)), np.ones(3))
+    blue = pixels[..., 2].astype(int) - pixels[..., 0]
+    assert blue.max() > 100
+    assert (blue >= 0).all()
+
+
+def test_a_browser_shows_it(folder):
+    browser = chromium()
+    try:
+        page = browser.new_page()
+        errors = []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.goto((folder / "report.html").as_uri())
+        images = page.locator("#atoms img")
+        assert images.count() == 6
+        assert all(images.nth(number).evaluate("one => one.naturalWidth") > 50 for number in range(6))
+        assert page.locator("#sparsity canvas, #reconstruction canvas").count() >= 2
+        page.locator("#atoms a").first.click()
+        page.wait_for_function("document.querySelector('canvas') && document.querySelector('canvas').width > 50")
+        assert errors == []
+    finally:
+        browser.close()
+        browser.driver.stop()
+
+
+def chromium():
+    """A headless browser of the system."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    executable = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if executable is None:
+        pytest.skip("no browser is on the path")
+    driver = playwright.sync_playwright().start()
+    browser = driver.chromium.launch(executable_path=executable, args=["--no-sandbox", "--disable-gpu"])
+    browser.driver = driver
+    return browser
+
+
+def test_images_without_slices_have_a_report_too(tmp_path):
+    from tests.brain.test_kinds import OPTIONS, dense, series
+
+    atlas = BrainDictionaryLearning(**OPTIONS).fit([dense(series())])
+    assert atlas.write_viewers(tmp_path) == []
+    assert "Sparsity of maps" in atlas.report(tmp_path / "report.html").read_text()
+    with pytest.raises(DataError, match="need volumes"):
+        atlas.label("any.nii.gz", ["background"])
