@@ -98,4 +98,6 @@ class Storing(Serving, ModelFileMixin, Reporting, BaseEstimator):
             "data": facts, "objective_name": "RMSE on held-out ratings",
             "feature_names": [str(item) for item in items.values],
         }  # fmt: skip
+        if self.stream == "items" and details.get("stopped_by", "") is None:
+            found["components"] = None  # while such a run goes on, what it has are factors of users
         return super()._story(None, title=title, **(found | details))
