@@ -54,7 +54,7 @@ def paper(quick: bool) -> Iterator[Result]:
         known, asked = split_randomly(movielens(), 0.25, seed)
         if seed == 0 or not quick:
             search = MatrixCompletionCV(base.set_params(n_epochs=2), n_splits=1 if quick else 3).fit(known)
-            alpha = search.best_.alpha
+            alpha = search.alpha_
         model = base.set_params(alpha=alpha, n_epochs=10).fit(known)
         errors[f"alpha {alpha:.3g}, seed {seed}"] = -model.score(asked)
         base.set_params(alpha=None)

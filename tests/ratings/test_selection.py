@@ -68,7 +68,7 @@ def test_the_best_alpha_is_found():
     assert len(search.results_) == 6
     assert all(len(result.errors) == 2 for result in search.results_)
     assert search.best_.mean == min(result.mean for result in search.results_)
-    assert search.estimator_.alpha == 0.1
+    assert search.estimator_.alpha == search.alpha_ == pytest.approx(0.67 * 0.1)
     assert search.score(table) == search.estimator_.score(table)
     assert search.recommend([3], n=2)[0].shape == (1, 2)
 

@@ -76,6 +76,9 @@ class MatrixCompletionCV(BaseEstimator):
         One per choice.
     best_ : CrossValidationResult
         The one with the least mean error.
+    alpha_ : float or None
+        Its strength for all ratings, ``(1 - test_share) * best_.alpha``: it multiplies the number of ratings, and what
+        a user with more of them needs in all stays the same.
     estimator_ : MatrixCompletion
         Fitted to all ratings with the best choice.
 
@@ -125,7 +128,8 @@ class MatrixCompletionCV(BaseEstimator):
                     errors.setdefault((strength, size), []).append(error)
         self.results_ = [CrossValidationResult(*choice, tuple(found)) for choice, found in errors.items()]
         self.best_ = min(self.results_, key=lambda result: result.mean)
-        base.set_params(alpha=self.best_.alpha, n_components=self.best_.n_components, random_state=seed)
+        self.alpha_ = None if self.best_.alpha is None else (1 - self.test_share) * self.best_.alpha
+        base.set_params(alpha=self.alpha_, n_components=self.best_.n_components, random_state=seed)
         self.estimator_ = base.fit(table)
         return self
 

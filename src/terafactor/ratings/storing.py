@@ -99,5 +99,5 @@ class Storing(Serving, ModelFileMixin, Reporting, BaseEstimator):
             "feature_names": [str(item) for item in items.values],
         }  # fmt: skip
         if self.stream == "items" and details.get("stopped_by", "") is None:
-            found["components"] = None  # a fit that goes on has factors of users so far
+            found["components"] = None  # while such a run goes on, what it has are factors of users
         return super()._story(None, title=title, **(found | details))
