@@ -10,7 +10,6 @@ import os
 import threading
 import warnings
 import zlib
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -70,7 +69,7 @@ class ImagesSource(MatrixSource):
     masker : fitted masker
     confounds : sequence of Confounds
     n_kept : int
-        Masked images that stay in memory: one per thread that reads.
+        Masked images that stay in memory: 1, or one more than threads that read.
     """
 
     in_memory = True  # whole rows are, once an image has been read
@@ -94,7 +93,7 @@ class ImagesSource(MatrixSource):
         self.dtype = np.dtype(np.float32)
         self.n_read = [0] * len(self.images)
         self._identities: dict[int, str] = {}
-        self._series: OrderedDict[int, Array] = OrderedDict()
+        self._series: dict[int, Array] = {}
         self._reading = [threading.Lock() for _ in self.images]
         self._lock = threading.Lock()
         self._thread = threading.local()
@@ -145,13 +144,12 @@ class ImagesSource(MatrixSource):
     def _kept_or_read(self, record: int) -> Array:
         with self._lock:
             if record in self._series:
-                self._series.move_to_end(record)
                 return self._series[record]
         series = self._mask(record)
         with self._lock:
             self._series[record] = series
-            while len(self._series) > self.n_kept:
-                self._series.popitem(last=False)
+            while len(self._series) > self.n_kept:  # whoever goes through the images in order is past the first
+                del self._series[min(number for number in self._series if number != record)]
         return series
 
     def background(self) -> Array | None:

@@ -59,7 +59,8 @@ def masked_images(
         masker = mask if hasattr(mask, "mask_img_") and not options else make_masker(kind, mask, opened, options)
     if not resample and getattr(masker, "target_affine", None) is None:
         check_alike(kind, things, opened, masker.mask_img_, "the mask")
-    return ImagesSource(kind, things, opened, masker, resolve_confounds(confounds, things), n_kept=n_threads)
+    n_kept = n_threads + 1 if n_threads > 1 else 1
+    return ImagesSource(kind, things, opened, masker, resolve_confounds(confounds, things), n_kept)
 
 
 def packed_images(

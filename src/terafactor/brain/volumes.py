@@ -41,7 +41,10 @@ class Volumes(ImageKind):
         return int(image.shape[3]) if len(image.shape) == 4 else None
 
     def load(self, image: Any) -> tuple[Any, int]:
-        values = image.get_fdata(dtype=np.float32, caching="unchanged")
+        stored = image.dataobj
+        if nibabel().is_proxy(stored):  # a file that was read through keeps its buffers, which add up over images
+            stored = stored.copy()
+        values = np.asarray(stored, dtype=np.float32)
         finite = np.isfinite(values)
         n_bad = values.size - int(np.count_nonzero(finite))
         if n_bad:
