@@ -51,7 +51,7 @@ def table_1() -> list[tuple[str, float]]:
     size = replace(QUICK, n_penalties=3, rating_epochs=3)
     completion.warm_up(size)
     synthetic = [ratings for ratings in completion.tables(size) if ratings.name.startswith("synthetic")]
-    return figure4.speed_ups([figure4._measure(ratings, size) for ratings in synthetic])
+    return figure4.speed_ups([figure4.measure_ratings(ratings, size) for ratings in synthetic])
 
 
 def trend(quick: bool) -> Iterator[Result]:

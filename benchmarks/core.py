@@ -213,25 +213,36 @@ def status(field):
     with open("/proc/self/status") as lines:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
-reduction = float(sys.argv[1])
-setting = dict(reduction=reduction, random_state=0, penalty="l2", constraint="l1", alpha=1e-3)
-MaskedDictionaryLearning(70, **setting).fit(np.random.default_rng(0).standard_normal((200, 2000), np.float32))
-X = np.random.default_rng(0).standard_normal((400, 500_000), np.float32)
+n_rows, n_features, n_components, reduction = map(int, sys.argv[1:5])
+setting = dict(reduction=reduction, statistics=sys.argv[5], random_state=0, penalty="l2", constraint="l1", alpha=1e-3)
+few = np.random.default_rng(0).standard_normal((200, 2000), np.float32)
+MaskedDictionaryLearning(n_components, **setting).fit(few)
+X = np.random.default_rng(0).standard_normal((n_rows, n_features), np.float32)
 open("/proc/self/clear_refs", "w").write("5")
 before = status("VmRSS")
-MaskedDictionaryLearning(70, **setting).fit(X)
+MaskedDictionaryLearning(n_components, **setting).fit(X)
 print(status("VmHWM") - before)
 """
 
 
+def memory_growth(
+    n_rows: int, n_features: int, n_components: int, reduction: int, statistics: str = "auto"
+) -> int | None:
+    """Return the bytes by which a fit in a process of its own grows it; None where the system does not tell."""
+    if not sys.platform.startswith("linux"):
+        return None
+    arguments = map(str, (n_rows, n_features, n_components, reduction, statistics))
+    command = [sys.executable, "-c", MEMORY_PROBE, *arguments]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
 def memory(quick: bool) -> Iterator[Result]:
     """6: peak memory of a fit at p = 500 000, k = 70, float32, over that just before it."""
-    if not sys.platform.startswith("linux"):
-        yield Skipped("6 memory", "read from /proc, which this system lacks")
-        return
     for reduction in (1, 10):
-        command = [sys.executable, "-c", MEMORY_PROBE, str(reduction)]
-        growth = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        growth = memory_growth(400, 500_000, 70, reduction)
+        if growth is None:
+            yield Skipped("6 memory", "read from /proc, which this system lacks")
+            return
         allowed = 3 * 500_000 * 70 * 4 + 200e6
         yield Bar(f"6 memory of a fit, r={reduction}", growth / 1e6, allowed / 1e6, unit="MB")
 

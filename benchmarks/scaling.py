@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.core import start
+from benchmarks.core import memory_growth, start
 from benchmarks.pages import drawn, machines, origin, plot, show, table
 from benchmarks.results import OUTPUT, load, measured
-from terafactor import MaskedDictionaryLearning
+from terafactor import MaskedDictionaryLearning, NormBall
 
 PAGE = Path("docs/results/scaling.md")
 BATCH = 40
@@ -45,7 +44,7 @@ TINY = Size(80, 400, 4, (0.5, 1), (1, 4), (1, 2), (2_000, 4_000), (4, 8), 1)
 def epoch_time(n: int, p: int, k: int, reduction: float = 1, n_threads: int = 1) -> Callable[[], object]:
     """Return a function that fits for one epoch."""
     X = np.random.default_rng(0).standard_normal((n, p), np.float32)
-    init = start(X, k, MaskedDictionaryLearning(constraint="l1")._problem().constraint)
+    init = start(X, k, NormBall("l1"))
     estimator = MaskedDictionaryLearning(k, init=init, reduction=reduction, n_threads=n_threads, **SETTING)
     return lambda: estimator.fit(X)
 
@@ -96,39 +95,13 @@ def bytes_read(size: Size) -> dict[str, list[float]]:
     return {"values": list(size.reductions), "measured": found}
 
 
-MEMORY_PROBE = """
-import sys, numpy as np
-from terafactor import MaskedDictionaryLearning
-
-def status(field):
-    with open("/proc/self/status") as lines:
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
-
-p, k = int(sys.argv[1]), int(sys.argv[2])
-setting = dict(reduction=10, random_state=0, penalty="l2", constraint="l1", alpha=1e-3, statistics="masked")
-MaskedDictionaryLearning(k, **setting).fit(np.random.default_rng(0).standard_normal((200, 2000), np.float32))
-X = np.random.default_rng(0).standard_normal((120, p), np.float32)
-open("/proc/self/clear_refs", "w").write("5")
-before = status("VmRSS")
-MaskedDictionaryLearning(k, **setting).fit(X)
-print(status("VmHWM") - before)
-"""
-
-
 def memory(size: Size) -> dict[str, Any]:
     """Return the growth of memory during a fit against p and k; empty where the system does not tell."""
-    if not sys.platform.startswith("linux"):
-        return {}
-
-    def probe(p: int, k: int) -> int:
-        command = [sys.executable, "-c", MEMORY_PROBE, str(p), str(k)]
-        return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-
+    probe = partial(memory_growth, 120, reduction=10, statistics="masked")
     middle = size.memory_p[len(size.memory_p) // 2]
-    return {
-        "p": {"values": list(size.memory_p), "measured": [probe(p, size.k) for p in size.memory_p], "k": size.k},
-        "k": {"values": list(size.memory_k), "measured": [probe(middle, k) for k in size.memory_k], "p": middle},
-    }
+    against_p = {"values": list(size.memory_p), "measured": [probe(p, size.k) for p in size.memory_p], "k": size.k}
+    against_k = {"values": list(size.memory_k), "measured": [probe(middle, k) for k in size.memory_k], "p": middle}
+    return {} if None in against_p["measured"] else {"p": against_p, "k": against_k}
 
 
 def measure(size: Size) -> dict[str, Any]:
@@ -238,8 +211,6 @@ def write_page(folder: Path, page: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure unless there is a result, and write the page."""
-    from dataclasses import asdict
-
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tiny", action="store_true", help="sizes that only show that everything runs")
     parser.add_argument("--again", action="store_true", help="measure again")

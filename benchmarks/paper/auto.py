@@ -12,7 +12,7 @@ from benchmarks.paper.sizes import BRAIN_FIELDS, Size
 from terafactor import MaskedDictionaryLearning
 
 TITLE = "The reduction chosen automatically"
-LONGER = 4
+LONGER = 2
 """Times more passes than in the other figures: trials are for long fits."""
 
 FIELDS = BRAIN_FIELDS

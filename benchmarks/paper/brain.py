@@ -21,7 +21,7 @@ REAL = ("sub-RAPIDTIDETEST.nii.gz", "sub-RAPIDTIDETEST_brainmask.nii.gz")
 ALPHAS = {"high": 2e-3, "low": 2e-4}
 """The paper's lambda of 1e-3 and 1e-4; our ridge penalty has a half, so alpha is twice as much."""
 
-N_TEST = 400
+N_TEST = 200
 
 
 @dataclass(frozen=True)

@@ -31,10 +31,10 @@ PUBLISHED = (
 def measure(size: Size) -> list[dict[str, Any]]:
     """Return errors and times of every method on every set of ratings."""
     completion.warm_up(size)
-    return [_measure(ratings, size) for ratings in completion.tables(size)]
+    return [measure_ratings(ratings, size) for ratings in completion.tables(size)]
 
 
-def _measure(ratings: completion.Ratings, size: Size) -> dict[str, Any]:
+def measure_ratings(ratings: completion.Ratings, size: Size) -> dict[str, Any]:
     found: dict[str, Any] = {"name": ratings.name, "runs": [], "curves": {}}
     for number, (train, test) in enumerate(ratings.splits()):
         if number == 0:

@@ -61,7 +61,7 @@ NETFLIX = RatingsShape("100M", 480_189, 17_770, 100_000_000)
 TINY = Size("tiny", 160, 216, 4, 2, 2, (RatingsShape("tiny", 80, 60, 2_000), RatingsShape("small", 160, 80, 5_000)),
             2, 2, 3, 2)  # fmt: skip
 QUICK = Size(
-    "quick", 6_000, 21_952, 20, 5, 40,
+    "quick", 2_400, 64_000, 40, 10, 40,
     (ML_1M, RatingsShape("3M", 20_960, 6_000, 3_000_000), RatingsShape("9M", 62_890, 10_000, 9_000_000)),
     5, 5, 30, 7,
 )  # fmt: skip

@@ -7,8 +7,9 @@ import signal
 import numpy as np
 import pytest
 
-from terafactor import CheckpointPolicy, MaskedDictionaryLearning, load_model, solver, train
+from terafactor import CheckpointPolicy, MaskedDictionaryLearning, load_model, open_source, pack, solver, train
 from terafactor.data import ArraySource
+from terafactor.data.masks import largest_reduction
 from terafactor.datasets import make_planted
 from terafactor.errors import ParameterError, RunInterruptedError
 from terafactor.estimators.auto_reduction import (
@@ -151,3 +152,19 @@ def test_stop_during_trials_learns_nothing(planted):
 def test_unknown_word_is_refused(planted):
     with pytest.raises(ParameterError, match="reduction must be a number"):
         auto(reduction="most").fit(planted)
+
+
+def test_packed_store_is_read_by_trials_and_fit(planted, tmp_path):
+    store = pack(planted, tmp_path / "store", block_rows=20)
+    source = open_source(store)
+    assert largest_reduction(source) == source.layout.n_tiles < planted.shape[1]  # groups that are read whole
+    estimator = auto().fit(store)
+    assert estimator.reduction_path_
+    assert estimator.statistics_ == "masked"
+
+
+def test_one_block_of_rows_needs_validation(planted, tmp_path):
+    store = pack(planted[:100], tmp_path / "store", block_rows=100)
+    with pytest.raises(ParameterError, match="validation"):
+        auto().fit(store)
+    assert auto(n_epochs=70).fit(store, validation=planted[100:150]).reduction_path_
