@@ -14,7 +14,7 @@ from terafactor.ratings.method import Method
 from terafactor.ratings.per_feature import PerFeatureMethod
 
 MASKED_ALPHA = 1.0
-"""Strength of the paper's method on ratings from 1 to 5, by cross-validation."""
+"""Strength of the paper's method for ratings from 1 to 5: cross-validation on MovieLens-1M chooses 1.1."""
 
 
 def method_of(estimator: Any, seed: int) -> Method:
