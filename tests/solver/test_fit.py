@@ -12,6 +12,7 @@ import pytest
 
 from terafactor import ArraySource, MaskedDictionaryLearning
 from terafactor import solver as solvers
+from terafactor.errors import DataError
 from terafactor.problem import ElasticNet, NormBall, Problem
 from terafactor.solver import SolverOptions, SurrogateState
 
@@ -185,3 +186,17 @@ def test_codes_and_objective_do_not_depend_on_the_order_in_memory(X):
     assert solvers.objective(source, transposed, problem) == pytest.approx(
         solvers.objective(source, dictionary, problem)
     )
+
+
+def test_a_state_of_another_precision_is_refused(X):
+    problem = PROBLEMS[0]
+    state = SurrogateState.start(problem.constraint.project(X[:4].copy()), problem, masked=True)
+    with pytest.raises(DataError, match="float64, but the rows are float32"):
+        solvers.fit(ArraySource(X.astype(np.float32)), problem, options(), state)
+
+
+def test_more_rows_of_another_precision_are_learned_or_refused(X):
+    model = MaskedDictionaryLearning(3, random_state=0).partial_fit(X)
+    with pytest.raises(DataError, match="float64, but the rows are float32"):
+        model.partial_fit(X.astype(np.float32))
+    assert model.partial_fit(X).components_.dtype == np.float64

@@ -17,6 +17,7 @@ from terafactor._typing import Array
 from terafactor.data import BatchStream, MatrixSource
 from terafactor.data.masks import masks_of
 from terafactor.data.source import read_finite
+from terafactor.errors import DataError
 from terafactor.kernels import atoms as atom_kernels
 from terafactor.kernels._jit import compiled_now
 from terafactor.problem import NormBall, Problem
@@ -72,6 +73,10 @@ def fit(
     started = time.perf_counter()
     stream = make_stream(source, options, mask_offset=0 if state is None else state.n_batches - first_batch)
     elapsed = elapsed or Elapsed()
+    if state is not None and state.dictionary.dtype != source.dtype:
+        raise DataError(
+            f"the state to go on from is {state.dictionary.dtype}, but the rows are {source.dtype}: convert one of them"
+        )
     if state is None:
         state = initial_state(stream, problem, options)
         n_bytes = source.stored_bytes(stream.first_rows(options.n_components))
