@@ -14,7 +14,8 @@ INTRODUCTION = """# terafactor beside other packages
 
 Written by `make peers` from the numbers in `benchmarks/output/peers`; nothing here is typed by hand. Every point is a
 fit from scratch, timed and judged by the benchmark; imports, compilation and a first run are left out of the times.
-Threads are held equal, times with one thread are those of the processor; peers have the best settings that we found.
+Threads are held equal, times with one thread are those of the processor. The settings of peers are stated with each
+contest; few were tried, and a search may improve them.
 """
 
 MARGINS = (0.001, 0.01)
