@@ -70,7 +70,7 @@ def losses(result: dict[str, Any]) -> list[str]:
         behind = sign * (our_best / best(curve, lower) - 1)
         if behind > 1e-4:
             lines.append(
-                f"- {result['title']}: {name} ends {100 * behind:.2f} % better than ours ({result['measure']})."
+                f"- {result['title']}: ours ends {100 * behind:.2f} % worse than {name} ({result['measure']})."
             )
         for target, margin in zip(targets(result), MARGINS, strict=True):
             theirs = time_to(curve, target, lower)
