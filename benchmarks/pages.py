@@ -48,6 +48,7 @@ def drawn(path: Path, n_panels: int, *, width: float = 4.2, height: float = 3.2)
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
+    from matplotlib.ticker import NullFormatter
 
     figure, axes = plt.subplots(1, n_panels, figsize=(width * n_panels, height), squeeze=False, layout="constrained")
     for axis in axes[0]:
@@ -55,6 +56,8 @@ def drawn(path: Path, n_panels: int, *, width: float = 4.2, height: float = 3.2)
         axis.grid(alpha=0.25)
     try:
         yield axes[0]
+        for axis in axes[0]:
+            axis.xaxis.set_minor_formatter(NullFormatter())  # those of a logarithmic scale run into each other
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=110, metadata={"Software": None})
     finally:

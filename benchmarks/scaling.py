@@ -35,7 +35,7 @@ class Size:
     threads: tuple[int, ...] = (1, 2)
     memory_p: tuple[int, ...] = (50_000, 100_000, 200_000, 400_000)
     memory_k: tuple[int, ...] = (20, 40, 80)
-    repeats: int = 3
+    repeats: int = 7
 
 
 TINY = Size(80, 400, 4, (0.5, 1), (1, 4), (1, 2), (2_000, 4_000), (4, 8), 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,6 @@ PUBLISHED = (
 def measure(size: Size) -> dict[str, Any]:
     """Return times, shares of the data and likeness of the maps to those of the full run, with a picture's values."""
     study = studies(size)[0]
-    study = replace(study, n_epochs=1)
     warm_up(study)
     whole = _fit(study, study.train)
     ours = _fit(study, rows_of(study.train, 0.5), reduction=REDUCTION)
@@ -51,7 +50,7 @@ class Atlas:
 
 
 def _fit(study: Study, rows: Any, most: float = float("inf"), **changes: Any) -> Atlas:
-    estimator = MaskedDictionaryLearning(**(setting(study, ALPHAS["low"]) | {"n_epochs": 1} | changes))
+    estimator = MaskedDictionaryLearning(**(setting(study, ALPHAS["low"]) | {"n_epochs": study.n_epochs} | changes))
     recorder = recorded(estimator, estimator.open_data(rows), CpuRecorder(most=most))
     n_samples = recorder.history[-1].n_samples
     return Atlas(estimator.components_, recorder.cpu_seconds[-1], n_samples, estimator.objective(study.test))
@@ -89,7 +88,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
             labels = np.array(picture)
             axis.imshow(np.where(labels > 0, labels * 7 % 20, np.nan), cmap="tab20", interpolation="nearest")
             facts = result["atlases"][name]
-            axis.set_title(f"{name}\n{facts['seconds']:.2g} s, {facts['epochs']:.2g} epochs", fontsize=9)
+            axis.set_title(f"{name}\n{facts['seconds']:.2g} s, {facts['epochs']:.2g} passes", fontsize=9)
             axis.set_axis_off()
 
 
@@ -98,7 +97,7 @@ def describe(result: dict[str, Any]) -> list[str]:
     headings = (
         "atlas",
         "s",
-        "epochs seen",
+        "passes over the rows",
         "test objective",
         "likeness to the full run",
         "likeness to the truth",

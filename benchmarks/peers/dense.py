@@ -145,7 +145,7 @@ def sparse_maps(size: DenseSize) -> Contest:
         for alpha in (1, 10)
     ]  # fmt: skip
     contestants = [
-        *ours_with(train, setting, (1, 12), size.amounts),
+        *ours_with(train, setting, (1, 12), (*size.amounts, 4 * size.amounts[-1])),
         *nilearn,
     ]
     return Contest(

@@ -14,7 +14,8 @@ INTRODUCTION = """# terafactor beside other packages
 
 Written by `make peers` from the numbers in `benchmarks/output/peers`; nothing here is typed by hand. Every point is a
 fit from scratch, timed and judged by the benchmark; imports, compilation and a first run are left out of the times.
-Threads are held equal, times with one thread are those of the processor; peers have the best settings that we found.
+Threads are held equal, times with one thread are those of the processor. The settings of peers are stated with each
+contest; few were tried, and a search may improve them.
 """
 
 MARGINS = (0.001, 0.01)
@@ -69,7 +70,7 @@ def losses(result: dict[str, Any]) -> list[str]:
         behind = sign * (our_best / best(curve, lower) - 1)
         if behind > 1e-4:
             lines.append(
-                f"- {result['title']}: {name} ends {100 * behind:.2f} % better than ours ({result['measure']})."
+                f"- {result['title']}: ours ends {100 * behind:.2f} % worse than {name} ({result['measure']})."
             )
         for target, margin in zip(targets(result), MARGINS, strict=True):
             theirs = time_to(curve, target, lower)

@@ -57,7 +57,7 @@ def test_page_says_where_we_lose():
     slower = page.losses(result_of([2.0, 1.0], [2.0, 1.0]))
     assert len(slower) == 2
     assert "1.5 s, ours takes 2 s" in slower[0]
-    assert "10.00 % better" in page.losses(result_of([2.0, 1.1], [2.0, 1.0]))[0]
+    assert "10.00 % worse" in page.losses(result_of([2.0, 1.1], [2.0, 1.0]))[0]
 
 
 def test_time_to_target_is_that_of_the_shortest_fit_that_reaches_it():
