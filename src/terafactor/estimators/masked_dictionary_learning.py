@@ -409,10 +409,11 @@ class MaskedDictionaryLearning(
             raise ParameterError(
                 "reduction='auto' needs fit, which sees all the rows: call it before partial_fit, or give a number"
             )
+        reduction: float = self.reduction_ if self.reduction == "auto" else self.reduction
+        masks_of(source, reduction, seed=0)  # refuses one above the number of features before anything changes
         self.reduction_path_ = getattr(self, "reduction_path_", [])
-        self.reduction_ = self.reduction_ if self.reduction == "auto" else self.reduction
-        masks_of(source, self.reduction_, seed=0)
-        return self.reduction_
+        self.reduction_ = reduction
+        return reduction
 
     def _source(self, X: Any, *, reset: bool, name: str = "X") -> MatrixSource:
         """Return a source of validated numbers, checked against the features of the model unless ``reset``."""
