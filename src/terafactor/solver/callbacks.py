@@ -151,6 +151,7 @@ class Recorder:
         self.audience = audience
         self.stopped_by: str | None = None
         self.seconds_spent = 0.0
+        self._last_cost = 0.0
         self._started = time.monotonic()
 
     def __call__(self, snapshot: Snapshot) -> None:
@@ -168,7 +169,8 @@ class Recorder:
         started = time.monotonic()
         evaluation = evaluate(snapshot, objective)
         self.record(evaluation)
-        self.seconds_spent += time.monotonic() - started
+        self._last_cost = time.monotonic() - started
+        self.seconds_spent += self._last_cost
         for callback in self.audience:
             if hasattr(callback, "evaluated"):
                 callback.evaluated(evaluation)
@@ -179,7 +181,8 @@ class Recorder:
         return early or done % interval == 0 or snapshot.end_of_epoch
 
     def _is_affordable(self) -> bool:
-        return self.seconds_spent <= GRACE + self.share * (time.monotonic() - self._started)
+        """Whether another evaluation, as long as the last one, stays within the share."""
+        return self.seconds_spent + self._last_cost <= GRACE + self.share * (time.monotonic() - self._started)
 
 
 def evaluate(snapshot: Snapshot, objective: Callable[[Learner], float] | None = None) -> Evaluation:
