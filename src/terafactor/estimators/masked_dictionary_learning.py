@@ -566,9 +566,7 @@ class MaskedDictionaryLearning(
     def held_out_objective(self, held_out: MatrixSource) -> Callable[[Learner], float]:
         """Return what computes the objective of a learner on held-out rows."""
         problem, n_threads, missing = self._problem(), resolve_threads(self.n_threads), self.missing is not None
-        return lambda learner: solver.objective(
-            held_out, np.ascontiguousarray(learner.atoms()), problem, n_threads, missing=missing
-        )
+        return lambda learner: solver.objective(held_out, learner.atoms(), problem, n_threads, missing=missing)
 
     def to_artifact(self, position: Position | None = None) -> Artifact:
         """Return the model, or a position of the fit that is running, as what a file holds."""

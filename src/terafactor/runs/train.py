@@ -31,7 +31,7 @@ logger = logging.getLogger("terafactor")
 FREE = frozenset({"n_epochs", "max_time"})
 """Parameters that may change when a run resumes: they do not change what a step does."""
 
-EVALUATION_SHARE = 0.012
+EVALUATION_SHARE = 0.008
 """Share of the time that evaluations on held-out data may take."""
 
 

@@ -18,6 +18,7 @@ from terafactor.data.output import new_matrix
 from terafactor.data.read_ahead import read_ahead
 from terafactor.data.source import read_finite
 from terafactor.data.stream import observe
+from terafactor.kernels.accumulation import gather_features
 from terafactor.problem import Problem
 from terafactor.problem.problem import correlate
 
@@ -120,7 +121,7 @@ def encoded_parts(
     """Yield the rows of a source in their order with their codes, a bounded number at a time."""
     n_features = source.shape[1]
     problem = replace(problem, code_tolerance=min(problem.code_tolerance, FINAL_TOLERANCE))
-    dictionary = np.ascontiguousarray(dictionary)  # kernels walk along atoms
+    dictionary = contiguous_atoms(dictionary, executor)
     gram, _ = correlate(np.empty((0, n_features), dictionary.dtype), dictionary, executor)
     tasks = (partial(_read, source, rows, missing) for rows in consecutive_parts(source))
     with contextlib.closing(read_ahead(tasks, in_memory=source.in_memory)) as parts:
@@ -131,6 +132,15 @@ def encoded_parts(
             else:
                 codes = problem.encode_observed(gram, correlations, dictionary, observed, n_features, executor)
             yield EncodedRows(rows, values, observed, codes.astype(dictionary.dtype, copy=False))
+
+
+def contiguous_atoms(dictionary: Array, executor: Executor) -> Array:
+    """Return the dictionary (k, p) with each atom contiguous, as kernels walk along atoms: itself or a copy."""
+    if dictionary.flags.c_contiguous or not dictionary.flags.f_contiguous:
+        return np.ascontiguousarray(dictionary)
+    atoms, columns = np.empty(dictionary.shape, dictionary.dtype), np.arange(dictionary.shape[1])
+    executor.split(lambda start, stop: gather_features(dictionary.T, columns, start, stop, atoms), len(columns))
+    return atoms
 
 
 def consecutive_parts(source: MatrixSource) -> Iterator[range]:
