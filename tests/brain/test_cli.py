@@ -61,9 +61,12 @@ def test_report_names_maps_by_overlap(out, study, tmp_path):
 
 def test_resume_goes_on_from_the_images_of_the_run(out):
     before = load_model(out).n_steps_
+    (out / "maps.nii.gz").unlink()
     result = CliRunner().invoke(app, ["resume", str(out), "--epochs", "6"], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert load_model(out).n_steps_ == before * 6 // 4
+    maps = np.asarray(nibabel.load(out / "maps.nii.gz").dataobj)
+    np.testing.assert_allclose(maps, np.asarray(load_model(out).components_img_.dataobj))
 
 
 def test_no_pack_and_a_store_elsewhere(study, tmp_path):

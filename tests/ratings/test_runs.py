@@ -4,9 +4,11 @@ import json
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from terafactor import CheckpointPolicy, MatrixCompletion, load_model, train
 from terafactor.cli import main
+from terafactor.cli.app import app
 from terafactor.errors import RunInterruptedError
 
 METHODS = [{}, {"alpha": 0.1, "stream": "items"}, {"statistics": "masked", "codes": "last"}]
@@ -131,3 +133,27 @@ def test_a_run_has_a_report_and_its_checkpoints_can_be_loaded(X, tmp_path):
     assert len(checkpoint.users_) == 0
     assert np.isfinite(checkpoint.recommend(histories=X[:2], n=3)[1]).all()
     assert np.isfinite(checkpoint.predict(([5], [5]))).all()
+
+
+def test_the_configuration_of_a_run_with_named_columns_starts_another(tmp_path):
+    lines = [f"{user},{item},{(user * item) % 5 + 1}" for user in range(12) for item in range(9)]
+    (tmp_path / "r.csv").write_text("who,what,stars\n" + "\n".join(lines) + "\n")
+    columns = ["--column", "user=who", "--column", "item=what", "--column", "rating=stars"]
+    first = [
+        "ratings",
+        "fit",
+        str(tmp_path / "r.csv"),
+        *columns,
+        "-k",
+        "2",
+        "--seed",
+        "0",
+        "--out",
+        str(tmp_path / "one"),
+    ]
+    again = ["ratings", "fit", "--config", str(tmp_path / "one" / "config.toml"), "--out", str(tmp_path / "two")]
+    for words in (first, again):
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 0, (result.output, result.exception)
+    manifests = [(tmp_path / name / "model" / "manifest.json").read_bytes() for name in ("one", "two")]
+    assert manifests[0] == manifests[1]

@@ -67,6 +67,10 @@ class AtlasReporting(Reporting):
             self.write_viewers(Path(path).parent)
         return super().report(path, X, title=title)
 
+    def save_maps(self, stem: str | Path) -> list[Path]:
+        """Write the maps as an image."""
+        raise NotImplementedError
+
     def write_viewers(self, folder: str | Path) -> list[Path]:
         """Write a page for each map into ``folder/maps``, on which it can be looked at from all sides."""
         pages = Path(folder) / PAGES
@@ -100,7 +104,14 @@ class AtlasReporting(Reporting):
         history: Sequence[Evaluation],
         atoms: Array | None = None,
     ) -> None:
-        """Write ``report.html`` of a run: as it stands at these ``atoms``, or without them at its end."""
+        """Write ``report.html`` of a run: as it stands at these ``atoms``, or without them at its end.
+
+        At the end also the maps, and the pages of single maps anew where there are some of an earlier end.
+        """
+        if atoms is None:
+            self.save_maps(directory / "maps")
+            if (directory / PAGES).is_dir() and not getattr(self, "_pages", ()):
+                self.write_viewers(directory)
         shown = None if atoms is None else atoms * maps.signs(atoms)[:, np.newaxis]
         super().present(directory, config, data, history, shown)
 

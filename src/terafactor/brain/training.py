@@ -107,7 +107,7 @@ class AtlasTraining(ModelFileMixin):
         start: Position | None = None,
         elapsed: Elapsed | None = None,
     ) -> Self:
-        """Fit to opened data, from the beginning or from a position: what :func:`terafactor.train` calls."""
+        """Fit to opened data: see :meth:`terafactor.runs.Trainable.learn`."""
         self._learner = self._new_learner(data, self._first_maps(data, seed) if start is None else None)
         self._learner.learn(data, seed=seed, callbacks=callbacks, start=start, elapsed=elapsed)
         self._keep(self._learner)

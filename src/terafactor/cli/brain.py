@@ -15,8 +15,7 @@ from terafactor.cli.fit import (
     CheckpointSeconds,
     CheckpointSteps,
     KeepEvery,
-    make_console,
-    tell_end,
+    train_and_tell,
 )
 from terafactor.cli.options import Json, Threads, parse_holdout
 from terafactor.cli.transform import Model
@@ -95,7 +94,7 @@ def fit(
     as_json: Json = False,
 ) -> None:
     """Learn an atlas: mask, clean and pack the images once, then fit; maps and report go to the run directory, too."""
-    from terafactor import CheckpointPolicy, train
+    from terafactor import CheckpointPolicy
     from terafactor.brain import BrainDictionaryLearning
 
     estimator = BrainDictionaryLearning(
@@ -116,11 +115,9 @@ def fit(
         **masker_options(smoothing, cleaning),
     )
     policy = CheckpointPolicy(checkpoint_seconds, checkpoint_steps, keep_every=keep_every)
-    console = make_console()
     data = absolute_data(images, confounds)
-    train(estimator, data, out, holdout=parse_holdout(holdout), checkpoints=policy, console=console)
+    train_and_tell(estimator, data, out, as_json, holdout=parse_holdout(holdout), checkpoints=policy)
     write_pages(out, viewers=viewers)
-    tell_end(estimator, out, console, as_json)
 
 
 @app.command(epilog=TRANSFORM_EXAMPLE)
@@ -170,7 +167,6 @@ def write_pages(run: Path, labels: Path | None = None, names: Path | None = None
     if labels is not None:
         lines = [] if names is None else names.read_text(encoding="utf-8").splitlines()
         estimator.label(str(labels), ["background", *lines])
-    estimator.save_maps(run / "maps")
     if viewers:
         estimator.write_viewers(run)
     config = directory.config()

@@ -76,7 +76,7 @@ def fit(
     as_json: Json = False,
 ) -> None:
     """Learn a dictionary from a matrix, in a run directory that can be watched, stopped and resumed."""
-    from terafactor import CheckpointPolicy, MaskedDictionaryLearning, train
+    from terafactor import CheckpointPolicy, MaskedDictionaryLearning
 
     estimator = MaskedDictionaryLearning(
         components,
@@ -98,9 +98,7 @@ def fit(
         n_threads=threads,
     )
     policy = CheckpointPolicy(checkpoint_seconds, checkpoint_steps, keep_every=keep_every)
-    console = make_console()
-    train(estimator, source, out, holdout=parse_holdout(holdout), checkpoints=policy, console=console)
-    tell_end(estimator, out, console, as_json)
+    train_and_tell(estimator, source, out, as_json, holdout=parse_holdout(holdout), checkpoints=policy)
 
 
 def resume(
@@ -115,7 +113,7 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Go on with a run from its newest checkpoint, to the same bits as if it had not been interrupted."""
-    from terafactor import CheckpointPolicy, train
+    from terafactor import CheckpointPolicy
 
     estimator, stored = stored_estimator(run)
     changes = {"n_epochs": epochs, "max_time": max_time, "n_threads": threads}
@@ -124,9 +122,7 @@ def resume(
     if data is None:
         raise typer.BadParameter(f"{run} learned from an array in memory: say --source, or use terafactor.train")
     policy = CheckpointPolicy(checkpoint_seconds, checkpoint_steps, keep_every=keep_every)
-    console = make_console()
-    train(estimator, data, run, resume=True, checkpoints=policy, console=console)
-    tell_end(estimator, run, console, as_json)
+    train_and_tell(estimator, data, run, as_json, resume=True, checkpoints=policy)
 
 
 def stored_estimator(run: Path) -> tuple[Any, Any]:
@@ -139,11 +135,15 @@ def stored_estimator(run: Path) -> tuple[Any, Any]:
     return estimator_class(config.get("kind"))(**from_plain(config["parameters"])), config["data"].get("source")
 
 
-def make_console() -> Console:
-    """Return where progress is shown."""
+def train_and_tell(estimator: Any, data: Any, run: Path, as_json: bool, **how: Any) -> None:
+    """Train in a run directory, shown on standard error, and say how it ended; ``how`` goes to ``train``."""
     from rich.console import Console
 
-    return Console(stderr=True)
+    from terafactor import train
+
+    console = Console(stderr=True)
+    train(estimator, data, run, console=console, **how)
+    tell_end(estimator, run, console, as_json)
 
 
 def tell_end(estimator: Any, run: Path, console: Console, as_json: bool) -> None:

@@ -55,6 +55,8 @@ def _of_run(config: dict[str, Any]) -> dict[str, Any]:
     renamed = {"n_components": "components", "n_epochs": "epochs", "random_state": "seed"}
     values = {renamed.get(name, name): ball_text(value) for name, value in config["parameters"].items()}
     values["seed"] = config["seed"]
+    if isinstance(values.get("columns"), dict):
+        values["column"] = [f"{role}={name}" for role, name in values.pop("columns").items()]
     values["holdout"] = str(config.get("holdout", {}).get("amount", ""))
     source = config.get("data", {}).get("source")
     return values if source is None else values | {"source": source}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from terafactor.cli.fit import PROBLEM, RUN, SOLVER, CheckpointSeconds, CheckpointSteps, KeepEvery
+from terafactor.cli.fit import PROBLEM, RUN, SOLVER, CheckpointSeconds, CheckpointSteps, KeepEvery, train_and_tell
 from terafactor.cli.options import Config, Json, Threads, parse_holdout
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ def fit(
     as_json: Json = False,
 ) -> None:
     """Learn from a file of ratings, in a run directory that can be watched, stopped and resumed."""
-    from terafactor import CheckpointPolicy, MatrixCompletion, train
-    from terafactor.cli.fit import make_console, tell_end
+    from terafactor import CheckpointPolicy, MatrixCompletion
 
     estimator = MatrixCompletion(
         components,
@@ -100,9 +99,7 @@ def fit(
         n_threads=threads,
     )
     policy = CheckpointPolicy(checkpoint_seconds, checkpoint_steps, keep_every=keep_every)
-    console = make_console()
-    train(estimator, source, out, holdout=parse_holdout(holdout), checkpoints=policy, console=console)
-    tell_end(estimator, out, console, as_json)
+    train_and_tell(estimator, source, out, as_json, holdout=parse_holdout(holdout), checkpoints=policy)
 
 
 @app.command(epilog=EVALUATE_EXAMPLE)

@@ -484,21 +484,7 @@ class MaskedDictionaryLearning(
         start: Position | None = None,
         elapsed: Elapsed | None = None,
     ) -> Self:
-        """Fit to an opened source, from the beginning or from a position: what :func:`terafactor.train` calls.
-
-        Parameters
-        ----------
-        data : MatrixSource
-            What ``open_data`` returned.
-        seed : int
-            What ``random_state`` stands for.
-        callbacks : sequence of Callback
-            Called before those of the estimator, which thus find the history written.
-        start : Position, optional
-            Where an interrupted fit stood.
-        elapsed : Elapsed, optional
-            Time and bytes that it had used up.
-        """
+        """Fit to an opened source: see :meth:`terafactor.runs.Trainable.learn`."""
         problem, options = self._problem(), self._options(data, seed=seed)
         if start is None:
             heard = [callback for callback in callbacks if isinstance(callback, StopSignals)]

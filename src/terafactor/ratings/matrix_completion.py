@@ -231,20 +231,7 @@ class MatrixCompletion(Storing):
         start: Position | None = None,
         elapsed: Elapsed | None = None,
     ) -> Self:
-        """Fit to an opened table, from the beginning or from a position: what :func:`terafactor.train` calls.
-
-        Parameters
-        ----------
-        data : RatingTable
-        seed : int
-            What ``random_state`` stands for.
-        callbacks : sequence of Callback
-            Called after those of the estimator.
-        start : Position, optional
-            Where an interrupted fit stood.
-        elapsed : Elapsed, optional
-            Time and bytes that it had used up.
-        """
+        """Fit to an opened table: see :meth:`terafactor.runs.Trainable.learn`."""
         self._learn(data, seed, callbacks, start=None if start is None else start.part("state"), elapsed=elapsed)
         return self
 
@@ -257,7 +244,7 @@ class MatrixCompletion(Storing):
         with contextlib.ExitStack() as stack:
             shown = [stack.enter_context(contextlib.closing(_progress_bar()))] if self.verbose else []
             guard = stack.enter_context(InterruptGuard())
-            self._state = method.learn(rows, [*self.callbacks, *callbacks, *shown, guard], **beginning)
+            self._state = method.learn(rows, [*callbacks, *self.callbacks, *shown, guard], **beginning)
         with Executor(method.n_threads) as executor:
             codes = method.codes(self._state, rows, executor)
         model = method.model(self._state)

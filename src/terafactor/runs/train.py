@@ -74,7 +74,21 @@ class Trainable(Protocol):
     def learn(
         self, data: Any, *, seed: int, callbacks: Sequence[Callback], start: Position | None, elapsed: Elapsed | None
     ) -> Any:
-        """Fit, from the beginning or from a position, and set the learned attributes, whatever ended it."""
+        """Fit, from the beginning or from a position, and set the learned attributes, whatever ended it.
+
+        Parameters
+        ----------
+        data : data
+            What ``open_data`` or ``hold_out`` returned.
+        seed : int
+            What ``random_state`` stands for.
+        callbacks : sequence of Callback
+            Called before those of the estimator, which thus find the history written.
+        start : Position or None
+            Where an interrupted fit stood.
+        elapsed : Elapsed or None
+            Time and bytes that it had used up.
+        """
 
     def to_artifact(self, position: Position | None = None) -> Artifact:
         """Return the model at this moment, or at a position of the fit that is running."""
