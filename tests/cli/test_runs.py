@@ -177,3 +177,18 @@ def test_inspect_knows_every_kind_of_path(scratch):
     assert json.loads(invoke("inspect", "X.npy", "--json").stdout)["source"]["rows"] == 90
     assert json.loads(invoke("inspect", "store", "--json").stdout)["source"]["rows read together"] == 40
     assert "90" in invoke("inspect", "store").output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["brain", "report", "run"],
+        ["brain", "transform", "run", "X.npy", "--out", "series.tsv"],
+        ["ratings", "recommend", "run", "--user", "3"],
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_a_model_of_another_kind_is_refused_by_name(monkeypatch, capsys, words):
+    invoke("fit", "X.npy", "-k", 2, "--out", "run")
+    assert run_main(monkeypatch, *words) == 3
+    assert "run holds a MaskedDictionaryLearning, and this command needs a " in capsys.readouterr().err

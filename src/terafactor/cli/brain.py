@@ -18,7 +18,7 @@ from terafactor.cli.fit import (
     train_and_tell,
 )
 from terafactor.cli.options import Json, Threads, parse_holdout
-from terafactor.cli.transform import Model
+from terafactor.cli.transform import Model, load_kind
 
 IMAGES = "Images"
 FIT_EXAMPLE = (
@@ -131,14 +131,12 @@ def transform(
     """Write the series of the maps in an image: a line per volume, a column per map."""
     import numpy as np
 
-    from terafactor import load_model
     from terafactor.errors import ParameterError
 
     if out.exists():
         raise ParameterError(f"{out} exists: choose another name, or remove it")
     data = absolute_data([image], confounds)
-    estimator = load_model(model)
-    estimator.set_params(n_threads=threads)
+    estimator = load_kind(model, "BrainDictionaryLearning", threads)
     (series,) = estimator.transform(data["images"], confounds=data["confounds"])
     header = "\t".join(f"map_{number:03d}" for number in range(series.shape[1]))
     np.savetxt(out, series, fmt="%.6g", delimiter="\t", header=header, comments="")
@@ -159,11 +157,10 @@ def report(
 
 def write_pages(run: Path, labels: Path | None = None, names: Path | None = None, *, viewers: bool = True) -> Path:
     """Write the maps of a run, a page for each of them, and the report, which is returned."""
-    from terafactor import load_model
     from terafactor.runs import RunDirectory
     from terafactor.runs.metrics import read_metrics
 
-    directory, estimator = RunDirectory(run.absolute()), load_model(run)
+    directory, estimator = RunDirectory(run.absolute()), load_kind(run, "BrainDictionaryLearning")
     if labels is not None:
         lines = [] if names is None else names.read_text(encoding="utf-8").splitlines()
         estimator.label(str(labels), ["background", *lines])

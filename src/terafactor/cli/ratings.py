@@ -10,6 +10,7 @@ import typer
 
 from terafactor.cli.fit import PROBLEM, RUN, SOLVER, CheckpointSeconds, CheckpointSteps, KeepEvery, train_and_tell
 from terafactor.cli.options import Config, Json, Threads, parse_holdout
+from terafactor.cli.transform import load_kind
 
 if TYPE_CHECKING:
     from terafactor import MatrixCompletion, RatingTable
@@ -114,7 +115,7 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Say how well ratings that the model has not seen are predicted, and found among the recommendations."""
-    estimator = load_ratings_model(model, threads)
+    estimator = load_kind(model, "MatrixCompletion", threads)
     facts = measure(estimator, estimator.open_data(ratings), n, relevant)
     if as_json:
         typer.echo(json.dumps(facts))
@@ -134,7 +135,7 @@ def predict(
     """Predict the ratings of pairs of user and item."""
     from terafactor.ratings.tables import add_predictions
 
-    n_pairs = add_predictions(load_ratings_model(model, threads), pairs, out, parse_columns(column))
+    n_pairs = add_predictions(load_kind(model, "MatrixCompletion", threads), pairs, out, parse_columns(column))
     typer.echo(f"wrote {n_pairs:,} predictions to {out}", err=True)
 
 
@@ -158,7 +159,7 @@ def recommend(
 
     if not user and out is None:
         raise ParameterError("say --user for one user, or --out for a file with the recommendations of all")
-    estimator = load_ratings_model(model, threads)
+    estimator = load_kind(model, "MatrixCompletion", threads)
     known = {} if titles is None else read_titles(titles)
     found = Recommendations.of(estimator, user, n, exclude_seen=not with_seen, titles=known)
     if out is not None:
@@ -168,18 +169,6 @@ def recommend(
         typer.echo(json.dumps(found.records()))
     else:
         show(found)
-
-
-def load_ratings_model(path: Path, threads: int | None) -> MatrixCompletion:
-    """Load a model, refusing one that is not of ratings."""
-    from terafactor import MatrixCompletion, load_model
-    from terafactor.errors import DataError
-
-    estimator = load_model(path)
-    if not isinstance(estimator, MatrixCompletion):
-        raise DataError(f"{path} holds a {type(estimator).__name__}, not a MatrixCompletion")
-    estimator.set_params(n_threads=threads)
-    return estimator
 
 
 def measure(estimator: MatrixCompletion, table: RatingTable, n: int, relevant: float | None) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,6 +13,17 @@ TRANSFORM_EXAMPLE = "Example: terafactor transform run/ X.npy --out codes.npy"
 EXPORT_EXAMPLE = "Example: terafactor export run/ --out model.npz"
 
 Model = Annotated[Path, typer.Argument(help="A run directory, a model or a checkpoint.", exists=True, file_okay=False)]
+
+
+def load_kind(path: Path, kind: str, threads: int | None = None) -> Any:
+    """Load a model, refusing one of another kind."""
+    from terafactor import load_model
+    from terafactor.errors import DataError
+
+    estimator = load_model(path)
+    if estimator.kind != kind:
+        raise DataError(f"{path} holds a {estimator.kind}, and this command needs a {kind}")
+    return estimator.set_params(n_threads=threads)
 
 
 def transform(
