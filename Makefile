@@ -33,7 +33,7 @@ $(VENV)/.installed: pyproject.toml
 
 $(BENCH_VENV)/.installed: pyproject.toml benchmarks/peers.txt
 	@test -x $(BENCH_VENV)/bin/python || $(PYTHON) -m venv $(BENCH_VENV)
-	$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[all]"
+	$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[all,dev]"
 	@while read -r peer; do \
 		$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --prefer-binary "$$peer" \
 			|| echo "skipped peer $$peer: there is no wheel for this machine and it does not build"; \
