@@ -77,7 +77,12 @@ def test_no_pack_and_a_store_elsewhere(study, tmp_path):
     for name in ("one", "two"):
         arguments = ["--store", store, "--seed", 0, "--no-viewers", "--set", "high_pass=0.01", "--set", "t_r=2.0"]
         run("fit", *images, "--mask", study.mask, *FIT, *arguments, "--out", tmp_path / name)
-    np.testing.assert_array_equal(load_model(tmp_path / "one").components_, load_model(tmp_path / "two").components_)
+    run("fit", "--config", tmp_path / "two" / "config.toml", "--no-viewers", "--out", tmp_path / "three")
+    models = [(tmp_path / name / "model" / "manifest.json").read_bytes() for name in ("one", "two", "three")]
+    assert len(set(models)) == 1
+    result = run("fit", "--config", tmp_path / "streamed" / "config.toml", "--no-viewers", "--out", tmp_path / "again")
+    assert "packing" not in result.output
+    assert not (tmp_path / "again" / "store").exists()
     assert load_model(tmp_path / "one").masker_.high_pass == 0.01
 
 

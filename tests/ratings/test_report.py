@@ -4,9 +4,8 @@ import logging
 
 import pytest
 
-from terafactor import MatrixCompletion, report_runs, train
+from terafactor import CheckpointPolicy, MatrixCompletion, report_runs, train
 from terafactor.runs import presenter
-from terafactor.runs.presenter import Presenter
 
 
 def text(path):
@@ -23,9 +22,14 @@ def test_report_shows_items_and_the_error(X, tmp_path):
 @pytest.mark.parametrize("stream", ["users", "items"])
 def test_a_run_is_shown_while_it_goes_on_and_anew(X, tmp_path, monkeypatch, caplog, stream):
     monkeypatch.setattr(presenter, "SHARE", 1e9)
-    monkeypatch.setattr(Presenter.__init__, "__kwdefaults__", {"interval": 0.0})
     with caplog.at_level(logging.WARNING, "terafactor"):
-        train(MatrixCompletion(3, random_state=0, n_epochs=2, stream=stream), X, tmp_path / "run", holdout=0.1)
+        train(
+            MatrixCompletion(3, random_state=0, n_epochs=2, stream=stream),
+            X,
+            tmp_path / "run",
+            holdout=0.1,
+            checkpoints=CheckpointPolicy(steps=1),
+        )
     assert "report could not be written" not in caplog.text
     for page in (text(tmp_path / "run" / "report.html"), text(report_runs(tmp_path / "run"))):
         assert "RMSE on held-out ratings" in page

@@ -20,6 +20,7 @@ from terafactor.runs import presenter as presenter_module
 from terafactor.runs.presenter import Presenter
 
 STEPS = CheckpointPolicy(seconds=None, steps=3)
+EVERY_STEP = CheckpointPolicy(seconds=None, steps=1)
 
 
 def estimator(**parameters):
@@ -68,7 +69,6 @@ def test_the_report_made_anew_is_the_same(run):
 
 def test_the_report_is_written_while_the_run_goes_on(matrix, tmp_path, monkeypatch):
     monkeypatch.setattr(presenter_module, "SHARE", 1e9)
-    monkeypatch.setattr(Presenter.__init__, "__kwdefaults__", {"interval": 0.0})
     seen = []
 
     def look(snapshot):
@@ -76,7 +76,7 @@ def test_the_report_is_written_while_the_run_goes_on(matrix, tmp_path, monkeypat
             seen.append(text(tmp_path / "run" / "report.html"))
 
     model = estimator(n_epochs=1)
-    train(model, matrix, tmp_path / "run", holdout=20, callbacks=[look])
+    train(model, matrix, tmp_path / "run", holdout=20, callbacks=[look], checkpoints=EVERY_STEP)
     assert len(seen) == 7
     assert {state_of(page) for page in seen} == {"running"}
     assert all("data-refresh" in page for page in seen)
@@ -86,8 +86,7 @@ def test_the_report_is_written_while_the_run_goes_on(matrix, tmp_path, monkeypat
 def test_looking_at_a_run_does_not_change_it(matrix, tmp_path, monkeypatch):
     train(estimator(n_epochs=2, reduction=3), matrix, tmp_path / "a", holdout=20)
     monkeypatch.setattr(presenter_module, "SHARE", 1e9)
-    monkeypatch.setattr(Presenter.__init__, "__kwdefaults__", {"interval": 0.0})
-    train(estimator(n_epochs=2, reduction=3), matrix, tmp_path / "b", holdout=20)
+    train(estimator(n_epochs=2, reduction=3), matrix, tmp_path / "b", holdout=20, checkpoints=EVERY_STEP)
     np.testing.assert_array_equal(load_model(tmp_path / "a").components_, load_model(tmp_path / "b").components_)
 
 
@@ -205,13 +204,30 @@ def test_showing_a_run_keeps_within_its_share(monkeypatch):
         times.append(clock.now)
         clock.now += 2.0
 
-    presenter = Presenter(slow)
+    presenter = Presenter(slow, lambda snapshot: True)
     while clock.now < 4000:
         clock.now += 0.5
         presenter(Moment())
     assert presenter.seconds_spent <= 0.01 * clock.now
     assert len(times) >= 15
-    assert min(np.diff(times)) >= 10
+
+
+def test_a_run_with_a_checkpoint_a_minute_is_shown_at_each(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(presenter_module, "time", clock)
+    times = []
+
+    def quick(atoms):
+        times.append(clock.now)
+        clock.now += 0.3
+
+    presenter = Presenter(quick, lambda snapshot: clock.now % 60 == 0)
+    for minute in range(20):
+        clock.now = 60.0 * minute + 30
+        presenter(Moment())
+        clock.now = 60.0 * (minute + 1)
+        presenter(Moment())
+    assert times == [60.0 * minute for minute in range(1, 21)]
 
 
 class TestCommand:

@@ -17,7 +17,7 @@ from terafactor.cli.fit import (
     KeepEvery,
     train_and_tell,
 )
-from terafactor.cli.options import Json, Threads, parse_holdout
+from terafactor.cli.options import Config, Json, Threads, parse_holdout
 from terafactor.cli.transform import Model, load_kind
 
 IMAGES = "Images"
@@ -91,6 +91,7 @@ def fit(
     checkpoint_steps: CheckpointSteps = None,
     keep_every: KeepEvery = None,
     threads: Threads = None,
+    config: Config = None,
     as_json: Json = False,
 ) -> None:
     """Learn an atlas: mask, clean and pack the images once, then fit; maps and report go to the run directory, too."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,8 +28,8 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise typer.BadParameter(f"{path} cannot be read as TOML: {error}") from error
-    values = _of_run(values) if "parameters" in values else {k.replace("-", "_"): v for k, v in values.items()}
     known = {parameter.name for parameter in context.command.params}
+    values = _of_run(values, known) if "parameters" in values else {k.replace("-", "_"): v for k, v in values.items()}
     unknown = sorted(set(values) - known)
     if unknown:
         raise typer.BadParameter(f"{path} has settings that are no options: {', '.join(unknown)}")
@@ -50,15 +51,22 @@ Config = Annotated[
 ]
 
 
-def _of_run(config: dict[str, Any]) -> dict[str, Any]:
+def _of_run(config: dict[str, Any], known: set[str | None]) -> dict[str, Any]:
     """Return the options that the stored configuration of a run stands for."""
     renamed = {"n_components": "components", "n_epochs": "epochs", "random_state": "seed"}
     values = {renamed.get(name, name): ball_text(value) for name, value in config["parameters"].items()}
     values["seed"] = config["seed"]
     if isinstance(values.get("columns"), dict):
         values["column"] = [f"{role}={name}" for role, name in values.pop("columns").items()]
+    if values.get("store") is False:
+        values["no_pack"] = not values.pop("store")
+    if "cleaning" in known:  # what images are read with has no options of its own
+        others = [name for name in values if name not in known]
+        values["cleaning"] = [f"{name}={json.dumps(values.pop(name))}" for name in others]
     values["holdout"] = str(config.get("holdout", {}).get("amount", ""))
     source = config.get("data", {}).get("source")
+    if isinstance(source, dict):
+        return values | source
     return values if source is None else values | {"source": source}
 
 

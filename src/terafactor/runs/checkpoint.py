@@ -77,12 +77,16 @@ class Checkpointer:
         self.seconds_spent = 0.0
 
     def __call__(self, snapshot: Snapshot) -> None:
-        if snapshot.step != self.last_step and (snapshot.stopped_by is not None or self._is_due(snapshot)):
+        if not self.wrote(snapshot) and (snapshot.stopped_by is not None or self._is_due(snapshot)):
             started = time.monotonic()
             self.before(snapshot)
             self.write(snapshot.step, snapshot.position())
             self.written_at = time.monotonic()
             self.seconds_spent += self.written_at - started
+
+    def wrote(self, snapshot: Snapshot) -> bool:
+        """Whether the newest is of this moment."""
+        return snapshot.step == self.last_step
 
     def _is_due(self, snapshot: Snapshot) -> bool:
         policy = self.policy

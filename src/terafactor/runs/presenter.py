@@ -1,4 +1,4 @@
-"""What people look at while a run goes on, kept fresh within a share of the time."""
+"""What people look at while a run goes on: made anew with every checkpoint, within a share of the time."""
 
 from __future__ import annotations
 
@@ -13,38 +13,42 @@ from terafactor.solver.callbacks import Snapshot
 logger = logging.getLogger("terafactor")
 
 SHARE = 0.01
-"""Share of the time that showing a run may take; one that is over before that is affordable is shown at its end."""
+"""Share of the time that showing a run may take.
+
+A checkpoint at which that is not affordable is passed over: with one a minute, where showing takes more than 0.3 s.
+"""
 
 EXPECTED_SECONDS = 0.3
 """What the first time is expected to take."""
 
 
 class Presenter:
-    """Callback that shows the run now and then, and once more when :meth:`finish` is called.
+    """Callback that shows the run at every checkpoint, and once more when :meth:`finish` is called.
 
     A run never fails because it cannot be shown: the log says so instead.
 
     Parameters
     ----------
     present : callable taking atoms (k, p), or None for the finished model
-    interval : float
-        Seconds from one time to the next, at least; more where :data:`SHARE` asks for it.
+    is_due : callable taking a Snapshot
+        Whether a checkpoint was written at this moment.
     """
 
-    def __init__(self, present: Callable[[Array | None], object], *, interval: float = 10.0) -> None:
+    def __init__(self, present: Callable[[Array | None], object], is_due: Callable[[Snapshot], bool]) -> None:
         self.present = present
-        self.interval = interval
+        self.is_due = is_due
         self.seconds_spent = 0.0
-        self._started = self._shown = time.monotonic()
+        self._started = time.monotonic()
         self._last = EXPECTED_SECONDS
         self._gave_up = False
 
     def __call__(self, snapshot: Snapshot) -> None:
-        now = time.monotonic()
-        expected = self.seconds_spent + 2 * self._last  # now, and once more at the end
-        affordable = expected <= SHARE * (now - self._started)
-        if snapshot.stopped_by is None and affordable and now - self._shown >= self.interval:
+        if snapshot.stopped_by is None and self.is_due(snapshot) and self._is_affordable():
             self._show(lambda: self.present(snapshot._learner.atoms()))
+
+    def _is_affordable(self) -> bool:
+        """Whether showing it now, and once more at the end, stays within the share."""
+        return self.seconds_spent + 2 * self._last <= SHARE * (time.monotonic() - self._started)
 
     def finish(self) -> None:
         """Show the finished model."""
@@ -61,6 +65,5 @@ class Presenter:
             logger.info("%s", error)
         except Exception:
             logger.warning("the report could not be written; the run goes on", exc_info=True)
-        self._shown = time.monotonic()
-        self._last = self._shown - started
+        self._last = time.monotonic() - started
         self.seconds_spent += self._last

@@ -247,7 +247,8 @@ class _Training:
         )
         self.checkpointer = Checkpointer(run.checkpoints, policy, self._artifact, self._before_checkpoint)
         self.presenter = Presenter(
-            lambda atoms: estimator.present(run.path, settings, shown, self.metrics.history, atoms)
+            lambda atoms: estimator.present(run.path, settings, shown, self.metrics.history, atoms),
+            self.checkpointer.wrote,
         )
         self.signals = StopSignals()
 
