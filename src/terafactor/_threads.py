@@ -16,6 +16,9 @@ from typing import Any, Self
 from terafactor._typing import is_number
 from terafactor.errors import ParameterError
 
+Part = Callable[[int, int], object]
+"""Work on consecutive features, from the first number to the second."""
+
 TILE = 2048
 """Features per tile: a tile of 60 atoms in float32 is about the size of a second-level cache."""
 
@@ -23,6 +26,15 @@ TILE = 2048
 def n_tiles(n_features: int) -> int:
     """Return how many tiles there are; the last one may be narrower."""
     return -(-n_features // TILE)
+
+
+def features_of(first: int, last: int, n_features: int) -> tuple[int, int]:
+    """Return the features of consecutive tiles, from number ``first`` to ``last``."""
+    return first * TILE, min(last * TILE, n_features)
+
+
+def nothing(start: int, stop: int) -> None:
+    """Leave the features alone."""
 
 
 def resolve_threads(n_threads: object) -> int:

@@ -11,7 +11,7 @@ import pytest
 from terafactor import ArraySource, MaskedDictionaryLearning
 from terafactor.data import BatchStream
 from terafactor.data.masks import Masks
-from terafactor.data.read_ahead import DEPTH, N_READERS, read_ahead
+from terafactor.data.read_ahead import DEPTH, N_READERS, QUICK, read_ahead
 from terafactor.errors import DataError
 from terafactor.testing import CountingSource, SourceContract
 
@@ -34,7 +34,9 @@ def test_results_come_in_the_order_of_the_tasks():
 
 def test_no_more_than_the_depth_is_begun_before_it_is_asked_for():
     begun = []
-    results = read_ahead(partial(begun.append, number) for number in range(100))
+    results = read_ahead([*SLOW, *(partial(begun.append, number) for number in range(100))])
+    for _ in SLOW:
+        next(results)
     for asked in range(1, 20):
         next(results)
         time.sleep(0.002)
@@ -42,19 +44,30 @@ def test_no_more_than_the_depth_is_begun_before_it_is_asked_for():
     results.close()
 
 
+SLOW = [partial(later, None, 2 * QUICK)] * 2
+"""Tasks after which others are handed over."""
+
+
 def test_tasks_run_at_the_same_time():
     barrier = threading.Barrier(N_READERS, timeout=10)
-    assert len(list(read_ahead([barrier.wait] * N_READERS))) == N_READERS
+    assert len(list(read_ahead([*SLOW, *[barrier.wait] * N_READERS]))) == 2 + N_READERS
 
 
-def test_an_error_comes_at_its_place():
+def test_quick_tasks_are_done_here():
+    assert set(read_ahead([threading.get_ident] * 20)) == {threading.get_ident()}
+    others = list(read_ahead([*SLOW, *[threading.get_ident] * 20]))[2:]
+    assert threading.get_ident() not in others
+
+
+@pytest.mark.parametrize("before", [[], SLOW])
+def test_an_error_comes_at_its_place(before):
     def task(number):
         if number == 3:
             raise DataError("the third is bad")
         return number
 
-    results = read_ahead(partial(task, number) for number in range(10))
-    assert [next(results) for _ in range(3)] == [0, 1, 2]
+    results = read_ahead([*before, *(partial(task, number) for number in range(10))])
+    assert [next(results) for _ in range(3 + len(before))][len(before) :] == [0, 1, 2]
     with pytest.raises(DataError, match="third"):
         next(results)
     assert readers() == []
@@ -62,8 +75,9 @@ def test_an_error_comes_at_its_place():
 
 def test_nothing_is_left_when_it_is_closed_early():
     begun = []
-    results = read_ahead(partial(begun.append, number) for number in range(1000))
-    next(results)
+    results = read_ahead([*SLOW, *(partial(begun.append, number) for number in range(1000))])
+    for _ in range(3):
+        next(results)
     results.close()
     assert readers() == []
     n_begun = len(begun)
@@ -83,7 +97,7 @@ class SlowSource(CountingSource):
 
     def read(self, rows, columns=None):
         with self._lock:
-            delay = self._random.exponential(0.001)
+            delay = QUICK + self._random.exponential(0.001)
             self.readers.add(threading.current_thread().name)
         time.sleep(delay)
         if self.bad_row is not None and self.bad_row in rows:

@@ -7,11 +7,12 @@ from terafactor.kernels.accumulation import (
     batch_weights,
     blend,
     blend_features,
+    gather_columns,
     gather_features,
     gather_values,
     multiply_sparse,
+    scatter_columns,
     scatter_features,
-    scatter_values,
 )
 
 
@@ -38,9 +39,17 @@ def test_gather_values(order):
     out = np.empty((3, 3))
     gather_values(matrix, rows, columns, 0, 3, out)
     np.testing.assert_array_equal(out, matrix[np.ix_(rows, columns)])
+
+
+def test_gather_and_scatter_columns():
+    matrix, columns = np.random.default_rng(0).standard_normal((9, 30)), np.array([1, 2, 20, 29])
+    out = np.zeros((9, 4))
+    gather_columns(matrix, columns, 1, 3, out)
+    np.testing.assert_array_equal(out[:, 1:3], matrix[:, [2, 20]])
+    assert not out[:, [0, 3]].any()
     expected = matrix.copy()
-    expected[4:6, columns] = 7.0
-    scatter_values(np.full((9, 3), 7.0), columns, 4, 6, matrix)
+    expected[:, [2, 20]] = 7.0
+    scatter_columns(np.full((9, 4), 7.0), columns, 1, 3, matrix)
     np.testing.assert_array_equal(matrix, expected)
 
 

@@ -22,8 +22,8 @@ SPREAD = 4
 MAX_VALUES = 2**27
 """Numbers read at once, at the most: half a gigabyte."""
 
-MAX_FEATURES = 20_000
-"""Features that components and rotation are found on."""
+MAX_FEATURES = 10_000
+"""Features that components and rotation are found on, or up to twice as many: the networks found are the same."""
 
 SPARE = 1.5
 """Components per map, of which the sparsest are taken: motion and drifts are among the strongest, but not sparse."""

@@ -143,15 +143,16 @@ class PackedSource(MatrixSource):
         tiles = self._tiles(record_path(self.path, record), number, self.layout, chosen, f"block {number}", record)
         slot = np.zeros(self.layout.n_tiles, np.int64)
         slot[chosen] = np.arange(len(chosen))
+        if tiles.strides[0] % tiles.itemsize:  # a checksum is half as long as a float64
+            tiles = np.ascontiguousarray(tiles)
+        step, distance = tiles.itemsize, tiles.strides[0] // tiles.itemsize
         # Entry (i, start of tile + place inside it) of the view is row i of that place.
-        step = tiles.itemsize
-        view = as_strided(tiles, (height, tiles.size - (height - 1) * width), (width * step, step), writeable=False)
-        gather_values(
-            view, rows - self._blocks.first_row[block], slot[tile] * (height * width) + inside, 0, len(rows), out
-        )
+        shape = (height, (len(tiles) - 1) * distance + width)
+        view = as_strided(tiles, shape, (width * step, step), writeable=False)
+        gather_values(view, rows - self._blocks.first_row[block], slot[tile] * distance + inside, 0, len(rows), out)
         if self.layout.scaled:
             scales = self._tiles(scales_path(self.path), record, self.layout.scales, chosen, "the scales", record)
-            out *= scales.ravel()[slot[tile] * width + inside]
+            out *= scales[slot[tile], 0, inside]
 
     def _chosen(self, places: Indices) -> Indices:
         """Return the tiles that hold some places of a record, ascending."""

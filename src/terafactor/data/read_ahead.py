@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -15,16 +16,23 @@ N_READERS = 4
 DEPTH = 4
 """Results that may be ready or under way before they are asked for; memory is bounded by it."""
 
+QUICK = 0.002
+"""Seconds below which a task is not worth handing over: threads that pass the interpreter's lock back and forth for
+such short ones are slower than one that does everything. Rows that the system has in memory are read so quickly."""
+
 
 def read_ahead(tasks: Iterable[Callable[[], Result]], *, in_memory: bool = False) -> Generator[Result, None, None]:
     """Yield the results of ``tasks`` in their order, the next ones computed by other threads meanwhile.
 
-    A task that fails raises where its result would come. Once the generator is closed or collected no task begins, and
-    those under way have ended. in_memory: there is nothing to wait for, each task is done when its turn comes.
+    Tasks are done as they are asked for until two in a row were not :data:`QUICK`. A task that fails raises where its
+    result would come. Once the generator is closed or collected no task begins, and those under way have ended.
+    in_memory: there is nothing to wait for, each task is done when its turn comes.
     """
+    tasks = iter(tasks)
     if in_memory:
         yield from (task() for task in tasks)
         return
+    yield from _while_quick(tasks)
     pending: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(N_READERS, "terafactor-reader") as readers:
         try:
@@ -37,3 +45,15 @@ def read_ahead(tasks: Iterable[Callable[[], Result]], *, in_memory: bool = False
         finally:
             for future in pending:
                 future.cancel()
+
+
+def _while_quick(tasks: Iterator[Callable[[], Result]]) -> Generator[Result, None, None]:
+    """Do tasks as they are asked for, until two in a row took long."""
+    n_long = 0
+    for task in tasks:
+        started = time.perf_counter()
+        result = task()
+        n_long = n_long + 1 if time.perf_counter() - started > QUICK else 0
+        yield result
+        if n_long == 2:
+            return

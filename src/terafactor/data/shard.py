@@ -16,9 +16,6 @@ from terafactor._typing import Array, Indices
 from terafactor.data._positions import fill
 from terafactor.data.packed_layout import CHECKSUM_BYTES, PackedLayout, shard_path
 
-MOST_BUFFERS = 1024
-"""Buffers that the system fills in one call."""
-
 
 class DamagedShardError(Exception):
     """A shard is not what was written."""
@@ -38,18 +35,22 @@ def write_shard(file: BinaryIO, layout: PackedLayout, rows: Array, order: Indice
 def read_tiles(array: Path, block: int, layout: PackedLayout, chosen: Indices) -> Array:
     """Return the ``chosen`` tiles (ascending) of a shard of ``array``, (tiles, block_rows, tile_width), each verified.
 
-    Tiles that follow each other come in one read, and nothing is read ahead.
+    Tiles that follow each other come in one read, checksums between them, and nothing is read ahead. Each tile is
+    contiguous; from one to the next there may be some bytes.
     """
-    path = shard_path(array, block)
-    values = np.empty((len(chosen), layout.block_rows, layout.tile_width), layout.dtype)
-    stored = np.empty(len(chosen), "<u4")
+    path, size = shard_path(array, block), layout.tile_type.itemsize
+    raw = np.empty((len(chosen), size), np.uint8)
     with _opened(path, layout) as descriptor:
         for run in _runs(chosen):
-            _read_run(descriptor, layout, int(chosen[run.start]), values[run], stored[run])
-    for tile, numbers, expected in zip(chosen, values, stored, strict=True):
-        if checksum(numbers) != expected:
+            first, wanted = int(chosen[run.start]), raw[run].nbytes
+            found = fill(descriptor, [raw[run]], first * size)
+            if found != wanted:
+                raise DamagedShardError(f"its file ended in chunk {first + found // size}")
+    tiles = raw.view(layout.tile_type)[:, 0]
+    for tile, content, expected in zip(chosen, raw[:, :-CHECKSUM_BYTES], tiles["checksum"], strict=True):
+        if checksum(content) != expected:
             raise DamagedShardError(_wrong_chunk(int(tile), path))
-    return values
+    return tiles["values"]
 
 
 def read_tiles_with_zarr(array: Path, block: int, layout: PackedLayout, chosen: Indices) -> Array:
@@ -101,18 +102,6 @@ def _opened(path: Path, layout: PackedLayout) -> Iterator[int]:
         fill(file.fileno(), [index], size - layout.index_bytes)
         if index.tobytes() != sealed(layout.index):
             raise DamagedShardError("the list of its chunks is damaged, or lacks one")
-
-
-def _read_run(descriptor: int, layout: PackedLayout, first: int, values: Array, stored: Array) -> None:
-    """Fill numbers and checksums of tiles that follow each other."""
-    buffers = [part for pair in zip(values, stored[:, np.newaxis], strict=True) for part in pair]
-    position = first * layout.tile_type.itemsize
-    for start in range(0, len(buffers), MOST_BUFFERS):
-        part = buffers[start : start + MOST_BUFFERS]
-        wanted = sum(buffer.nbytes for buffer in part)
-        if fill(descriptor, part, position) != wanted:
-            raise DamagedShardError(f"its file ended in chunk {first + start // 2} or later")
-        position += wanted
 
 
 def _read_run_with_zarr(array: Any, rows: slice, first: int, values: Array) -> None:

@@ -57,11 +57,20 @@ def scatter_features(values, columns, start, stop, matrix):
 
 
 @jit
-def scatter_values(values, columns, start, stop, matrix):
-    """``matrix[start:stop, columns] = values[start:stop]``. matrix (k, p) out; values (k, s)."""
-    for j in range(start, stop):
+def gather_columns(matrix, columns, start, stop, out):
+    """``out[:, start:stop] = matrix[:, columns[start:stop]]``. matrix (k, p); out (k, s)."""
+    for j in range(len(matrix)):
+        source, target = matrix[j], out[j]
+        for i in range(start, stop):
+            target[i] = source[columns[i]]
+
+
+@jit
+def scatter_columns(values, columns, start, stop, matrix):
+    """``matrix[:, columns[start:stop]] = values[:, start:stop]``. matrix (k, p) out; values (k, s)."""
+    for j in range(len(matrix)):
         source, target = values[j], matrix[j]
-        for i in range(len(columns)):
+        for i in range(start, stop):
             target[columns[i]] = source[i]
 
 

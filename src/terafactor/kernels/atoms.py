@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from terafactor._threads import TILE, Executor, n_tiles
+from terafactor._threads import TILE, Executor, Part, features_of, n_tiles, nothing
 from terafactor._typing import Array
 from terafactor.kernels import _blas
 from terafactor.kernels._blas import product
@@ -211,11 +211,14 @@ def sweep_atoms(
     *,
     whole: bool,
     executor: Executor,
+    before: Part = nothing,
+    after: Part = nothing,
 ) -> None:
     """Sweep once over all atoms on the observed features, each move followed by the projection on the ball.
 
     atoms (k, s) in/out; data_code (k, s); code_gram (k, k) float64; ball: weight of l1, weight of l2, limit, positive;
-    sizes, multipliers (k,) in/out; whole: the features are all there are.
+    sizes, multipliers (k,) in/out; whole: the features are all there are; before, after: what each thread does to its
+    features first and last.
     """
     n_components, n_observed = atoms.shape
     n_parts = n_tiles(n_observed)
@@ -224,13 +227,16 @@ def sweep_atoms(
     counter = np.zeros(1, np.int64)
     partial, committed, outside = np.zeros((2, n_parts, 4)), np.empty((n_components, n_parts)), np.empty(n_components)
     gemm, mixing = _blas.address("gemm", atoms.dtype), code_gram.astype(atoms.dtype)
-    before = np.zeros(n_components) if whole else sizes
+    sizes_before = np.zeros(n_components) if whole else sizes
 
     def work(rank: int, size: int) -> None:
+        features = features_of(rank * n_parts // size, (rank + 1) * n_parts // size, n_observed)
+        before(*features)
         sweep_team(
             rank, size, counter.ctypes.data, gemm, atoms, data_code, code_gram, mixing, moves, floor,
-            *ball, before, outside, multipliers, partial, committed,
+            *ball, sizes_before, outside, multipliers, partial, committed,
         )  # fmt: skip
+        after(*features)
 
     executor.team(work, n_parts)
     moved = code_gram.diagonal() > floor

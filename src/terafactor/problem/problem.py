@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from terafactor._threads import TILE, Executor, n_tiles
+from terafactor._threads import TILE, Executor, Part, features_of, n_tiles, nothing
 from terafactor._typing import Array, is_number
 from terafactor.errors import ParameterError
 from terafactor.kernels._blas import address
@@ -51,15 +51,21 @@ class Problem:
             raise ParameterError(f"alpha must be a number >= 0, got {self.alpha!r} (0 means no penalty)")
 
     def encode(
-        self, values: Array, atoms: Array, n_features: int, executor: Executor, observed: Array | None = None
+        self,
+        values: Array,
+        atoms: Array,
+        n_features: int,
+        executor: Executor,
+        observed: Array | None = None,
+        before: Part = nothing,
     ) -> Array:
         """Return the codes (b, k) of the rows ``values`` (b, s) on ``atoms`` (k, s), in the dtype of the atoms.
 
         n_features: p, of which the s given are a part. observed (b, s): where there is a value, zero standing for the
-        others; None when everywhere. The paper scales the data term by p / s; here the penalty is scaled by s / p,
-        which has the same minimiser, and only here.
+        others; None when everywhere. before: fills the atoms, by the thread that uses them next. The paper scales the
+        data term by p / s; here the penalty is scaled by s / p, which has the same minimiser, and only here.
         """
-        gram, correlations = correlate(values, atoms, executor)
+        gram, correlations = correlate(values, atoms, executor, before=before)
         if observed is None:
             codes = self.encode_from(gram, correlations, values.shape[1] / n_features, executor)
         else:
@@ -160,17 +166,22 @@ class Problem:
         return float(0.5 * quadratic.sum() - cross.sum() + float(self.alpha) * mean_penalty)
 
 
-def correlate(values: Array, atoms: Array, executor: Executor, *, gram: bool = True) -> tuple[Array, Array]:
+def correlate(
+    values: Array, atoms: Array, executor: Executor, *, gram: bool = True, before: Part = nothing
+) -> tuple[Array, Array]:
     """Return ``atoms @ atoms.T`` (k, k) and ``values @ atoms.T`` (b, k), tiles of features added in float64.
 
-    Without ``gram`` the first is empty.
+    Without ``gram`` the first is empty. before: fills the atoms.
     """
     n_components, n_observed = atoms.shape
     n_parts = n_tiles(n_observed)
     grams = np.zeros((n_parts if gram else 0, n_components, n_components), atoms.dtype)
     correlations = np.zeros((n_parts, len(values), n_components), atoms.dtype)
     gemm, syrk = address("gemm", atoms.dtype), address("syrk", atoms.dtype)
-    executor.split(
-        lambda first, last: correlate_tiles(gemm, syrk, values, atoms, first, last, grams, correlations), n_parts
-    )
+
+    def work(first: int, last: int) -> None:
+        before(*features_of(first, last, n_observed))
+        correlate_tiles(gemm, syrk, values, atoms, first, last, grams, correlations)
+
+    executor.split(work, n_parts)
     return grams.sum(axis=0, dtype=np.float64), correlations.sum(axis=0, dtype=np.float64)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from terafactor._threads import Executor, n_tiles
+from terafactor._threads import Executor, Part, n_tiles, nothing
 from terafactor._typing import Array, Indices
 from terafactor.data import Batch
 from terafactor.errors import DataError
@@ -16,13 +16,13 @@ from terafactor.kernels.accumulation import (
     blend,
     blend_and_gather,
     blend_features,
+    gather_columns,
     gather_features,
-    gather_values,
     multiply_features,
     multiply_sparse,
     multiply_tiles,
+    scatter_columns,
     scatter_features,
-    scatter_values,
 )
 from terafactor.kernels.atoms import atom_sizes
 from terafactor.problem import ElasticNet, Problem
@@ -246,35 +246,34 @@ def multiply(codes: Array, values: Array, *, by_feature: bool, executor: Executo
     return product
 
 
-def observed(matrix: Array, columns: Indices | None, executor: Executor) -> Array:
-    """Return ``matrix[:, columns]`` with each row contiguous: the matrix itself when it is that already."""
+def observed(matrix: Array, columns: Indices | None) -> tuple[Array, Part]:
+    """Return ``matrix[:, columns]`` with each row contiguous, and what fills it: the matrix when it is that already."""
     by_atom = matrix.flags.c_contiguous
     if columns is None and by_atom:
-        return matrix
+        return matrix, nothing
     chosen = np.arange(matrix.shape[1]) if columns is None else columns
     out = np.empty((len(matrix), len(chosen)), matrix.dtype)
     if by_atom:
-        atoms = np.arange(len(matrix))
-        executor.split(lambda start, stop: gather_values(matrix, atoms, chosen, start, stop, out), len(atoms))
-    else:
-        executor.split(lambda start, stop: gather_features(matrix.T, chosen, start, stop, out), len(chosen))
-    return out
+        return out, lambda start, stop: gather_columns(matrix, chosen, start, stop, out)
+    return out, lambda start, stop: gather_features(matrix.T, chosen, start, stop, out)
 
 
-def put_back(values: Array, columns: Indices | None, matrix: Array, executor: Executor) -> None:
-    """Do ``matrix[:, columns] = values``, nothing when ``values`` is the matrix itself."""
+def put_back(values: Array, columns: Indices | None, matrix: Array) -> Part:
+    """Return what does ``matrix[:, columns] = values``, nothing when ``values`` is the matrix itself."""
     if values is matrix:
-        return
+        return nothing
     chosen = np.arange(matrix.shape[1]) if columns is None else columns
     if matrix.flags.c_contiguous:
-        executor.split(lambda start, stop: scatter_values(values, chosen, start, stop, matrix), len(matrix))
-    else:
-        executor.split(lambda start, stop: scatter_features(values, chosen, start, stop, matrix.T), len(chosen))
+        return lambda start, stop: scatter_columns(values, chosen, start, stop, matrix)
+    return lambda start, stop: scatter_features(values, chosen, start, stop, matrix.T)
 
 
-def absorb(state: SurrogateState, sums: BatchSums, weight: float, columns: Indices | None, executor: Executor) -> Array:
+def absorb(
+    state: SurrogateState, sums: BatchSums, weight: float, columns: Indices | None, executor: Executor
+) -> tuple[Array, Part]:
     """Take the sums of a step into the statistics; return ``data_code`` at ``columns`` (k, s), each row contiguous.
 
+    What fills it comes with it, and must be called before the statistics are used again.
     weight: of this step, if all batches had the same size. The weight of the batch's mean follows its share of the
     samples seen, ``min(1, weight * t * n_rows / n_samples)``, for the codes as for each feature: with batches of
     unequal size, anything else lets one of the two statistics forget faster than the other, and atoms shrink.
@@ -288,18 +287,27 @@ def absorb(state: SurrogateState, sums: BatchSums, weight: float, columns: Indic
     state.mean_penalty += share * (sums.penalty / sums.n_rows - state.mean_penalty)
     state.idle_rows = np.where(sums.used, 0, state.idle_rows + sums.n_rows)
 
-    chosen = np.arange(len(sums.feature_rows)) if sums.columns is None else sums.columns
-    counts = state.feature_counts[chosen] + sums.feature_rows
-    state.feature_counts[chosen] = counts
-    keep, take = np.empty((2, len(chosen)), state.data_code.dtype)
+    if sums.columns is None:
+        state.feature_counts += sums.feature_rows
+        counts = state.feature_counts
+    else:
+        counts = state.feature_counts[sums.columns] + sums.feature_rows
+        state.feature_counts[sums.columns] = counts
+    keep, take = np.empty((2, len(counts)), state.data_code.dtype)
     batch_weights(sums.feature_rows, counts, gain, keep, take)
     if sums.columns is None and state.data_code.flags.c_contiguous:
-        executor.split(lambda a, b: blend(state.data_code, sums.data_code, keep, take, a, b), len(chosen))
-        return observed(state.data_code, columns, executor)
+
+        def whole(start: int, stop: int) -> None:
+            blend(state.data_code, sums.data_code, keep, take, start, stop)
+
+        if columns is None:
+            return state.data_code, whole
+        executor.split(whole, len(counts))
+        return observed(state.data_code, columns)
+    chosen = np.arange(len(counts)) if sums.columns is None else sums.columns
     matrix, totals = state.data_code.T, np.ascontiguousarray(sums.data_code.T)
     if sums.columns is not columns:
         executor.split(lambda a, b: blend_features(matrix, chosen, totals, keep, take, a, b), len(chosen))
-        return observed(state.data_code, columns, executor)
+        return observed(state.data_code, columns)
     out = np.empty((len(state.data_code), len(chosen)), matrix.dtype)
-    executor.split(lambda a, b: blend_and_gather(matrix, chosen, totals, keep, take, a, b, out), len(chosen))
-    return out
+    return out, lambda start, stop: blend_and_gather(matrix, chosen, totals, keep, take, start, stop, out)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from terafactor._threads import Executor
+from terafactor._threads import Executor, nothing
 from terafactor._typing import Array
 from terafactor.data import Batch
 from terafactor.kernels.atoms import atom_sizes, sweep_atoms
@@ -29,17 +29,23 @@ def step(state: SurrogateState, batch: Batch, problem: Problem, options: SolverO
     lazy = state.lazy
     if lazy is not None and batch.columns is not None:
         lazy.prepare(state.dictionary, batch.columns, executor)
-    as_written = observed(state.dictionary, batch.columns, executor)
-    atoms = as_written if lazy is None else lazy.up_to_date(as_written)
-    codes = problem.encode(batch.values, atoms, state.dictionary.shape[1], executor, batch.observed)
+    atoms, take_out = observed(state.dictionary, batch.columns)
+    as_written = atoms
+    if lazy is not None:
+        executor.split(take_out, atoms.shape[1])
+        atoms, take_out = lazy.up_to_date(as_written), nothing
+    codes = problem.encode(batch.values, atoms, state.dictionary.shape[1], executor, batch.observed, before=take_out)
     sums = BatchSums.of(batch, codes, problem.penalty, executor)
     weight = options.schedule.weight(state.n_steps + 1)
-    data_code = absorb(state, sums, weight, batch.columns, executor)
+    data_code, take_in = absorb(state, sums, weight, batch.columns, executor)
+    write = put_back(atoms, batch.columns, state.dictionary)
     ball = problem.constraint.lower()
     if lazy is not None and batch.columns is not None:
+        executor.split(take_in, atoms.shape[1])
         lazy.sweep(
             as_written, atoms, data_code, state.code_gram, ball, state.multipliers, state.dictionary, batch.columns
         )
+        executor.split(write, atoms.shape[1])
     else:
         sweep_atoms(
             atoms,
@@ -50,8 +56,9 @@ def step(state: SurrogateState, batch: Batch, problem: Problem, options: SolverO
             state.multipliers,
             whole=batch.columns is None,
             executor=executor,
+            before=take_in,
+            after=write,
         )
-    put_back(atoms, batch.columns, state.dictionary, executor)
     if lazy is not None:
         lazy.finish(state.dictionary, executor)
     # A batch without any nonzero code says that the penalty is strong, not that atoms are of no use.
