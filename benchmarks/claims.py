@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from benchmarks.core import brain_like, learn, start
 from benchmarks.harness import Bar, Result, Skipped, best_times
-from benchmarks.paper import completion, figure4
+from benchmarks.paper import figure4
+from benchmarks.paper.run import settings
 from benchmarks.paper.sizes import QUICK
+from benchmarks.results import OUTPUT, measured
 from terafactor import ArraySource, ElasticNet, NormBall
 from terafactor.datasets import make_brain_like
 from terafactor.problem import Problem
@@ -48,11 +49,9 @@ def same_samples(quick: bool) -> Iterator[Result]:
 
 
 def table_1() -> list[dict[str, Any]]:
-    """Return what table 1 shows, for the three synthetic tables."""
-    size = replace(QUICK, n_penalties=3, rating_epochs=3)
-    completion.warm_up(size)
-    synthetic = [ratings for ratings in completion.tables(size) if ratings.name.startswith("synthetic")]
-    return [figure4.measure_ratings(ratings, size) for ratings in synthetic]
+    """Return what table 1 shows for the three synthetic tables: what ``make paper`` measured here, or else now."""
+    record = measured("figure4", settings(QUICK, figure4.FIELDS), partial(figure4.measure, QUICK), OUTPUT / "paper")
+    return [entry for entry in record["result"] if entry["name"].startswith("synthetic")]
 
 
 def trend(quick: bool) -> Iterator[Result]:
