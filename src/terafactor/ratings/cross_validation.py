@@ -179,8 +179,7 @@ def path_errors(
     seed: int,
 ) -> list[tuple[float | None, float]]:  # fmt: skip
     """Return the RMSE on ``asked`` after learning from ``known``, for each strength, each starting from the last."""
-    if base.stream == "items":
-        known, asked = known.transposed(), asked.transposed()
+    known, asked = base._streamed(known), base._streamed(asked)
     low, high = float(known.values.min()), float(known.values.max())
     found: list[tuple[float | None, float]] = []
     start: Position | None = None

@@ -54,6 +54,18 @@ class MaskedState:
         arrays = {"last_codes": self.last_codes, "user_biases": self.biases.users, "item_biases": self.biases.items}
         return Position({**inner.numbers, "offset": self.biases.offset}, {**inner.arrays, **arrays})
 
+    def grow(self, n_users: int, n_items: int) -> None:
+        """Make room for users and items that were not known; their part of atoms and codes starts at zero."""
+        self.last_codes = _longer(self.last_codes, n_users)
+        inner = self.surrogate
+        if n_items > len(inner.feature_counts):
+            inner.feature_counts = _longer(inner.feature_counts, n_items)
+            inner.dictionary, inner.data_code = (
+                np.ascontiguousarray(_longer(part.T, n_items).T) for part in (inner.dictionary, inner.data_code)
+            )
+            inner.lazy = None
+            inner.refresh_sizes(PROBLEM)
+
     def rewound(self) -> Position:
         """Return a position with the atoms as a new fit would start from them."""
         surrogate = SurrogateState.start(self.surrogate.dictionary.copy(), PROBLEM, masked=False)
@@ -110,13 +122,24 @@ class MaskedMethod:
             state = SurrogateState.at(start)
             last_codes = start.array("last_codes", last_codes.shape, np.float32)
         first = 0 if state is None else state.n_batches
-        source = SparseSource(replace(table, values=biases.remove(table)).as_matrix(), "ratings", absent=math.nan)
+        source = SparseSource(biases.centred(table), "ratings", absent=math.nan)
         options = self._options(table.shape[0])
         state = solver.fit(
             source, self._problem(), options, state, callbacks, first_batch=first, elapsed=elapsed,
             last_codes=last_codes,
         )  # fmt: skip
         return MaskedState(state, biases, last_codes)
+
+    def learn_more(self, state: MaskedState, rows: RatingTable, known: Array) -> None:
+        """Learn from rows of users, in the order of their numbers, a batch at a time."""
+        state.grow(*rows.shape)
+        state.biases = state.biases.after(rows, state.surrogate.feature_counts > 0, self.damping)
+        present = np.unique(rows.users)
+        source = SparseSource(state.biases.centred(rows)[present], "ratings", absent=math.nan)
+        options = replace(self._options(len(present)), n_epochs=1, tol=0.0, max_time=None, shuffle=False)
+        codes = np.zeros((len(present), self.n_components), np.float32)
+        solver.fit(source, self._problem(), options, state.surrogate, last_codes=codes)
+        state.last_codes[present] = codes
 
     def watching(self, table: RatingTable) -> Callable[[Learner], RatingModel]:
         """Return what tells the model, without users, of a learner that learns from ``table``."""
@@ -174,3 +197,8 @@ class MaskedMethod:
             missing=True,
             n_threads=self.n_threads,
         )
+
+
+def _longer(rows: Array, length: int) -> Array:
+    """Return rows with zeros behind them."""
+    return np.concatenate([rows, np.zeros((length - len(rows), *rows.shape[1:]), rows.dtype)])

@@ -74,10 +74,12 @@ class PerFeatureMethod:
             )  # fmt: skip
         return state
 
-    def learn_more(self, state: CompletionState, table: RatingTable) -> None:
-        """Learn from rows of users, in the order of their numbers, a batch at a time. The state has room for all."""
+    def learn_more(self, state: CompletionState, rows: RatingTable, known: Array) -> None:
+        """Learn from rows of users, in the order of their numbers, a batch at a time."""
+        state.grown(rows.shape[1])
+        state.expect(rows, known)
         with Executor(self.n_threads) as executor:
-            for batch in self._batches(table, state, executor, shuffle=False):
+            for batch in self._batches(rows, state, executor, shuffle=False):
                 step(state, batch, self.completion, executor)
 
     def watching(self, table: RatingTable) -> Callable[[Learner], RatingModel]:
