@@ -31,6 +31,12 @@ PROBLEM = Problem(alpha=1.0, penalty=ElasticNet(0.0), constraint=NormBall("l2"))
 """Ridge codes, atoms in the unit ball."""
 
 
+def beside_surrogate(biases: Biases, last_codes: Array) -> Position:
+    """Return what a position holds besides that of the solver."""
+    arrays = {"last_codes": last_codes, "user_biases": biases.users, "item_biases": biases.items}
+    return Position({"offset": biases.offset}, arrays)
+
+
 @dataclass
 class MaskedState:
     """What the method learned."""
@@ -50,9 +56,7 @@ class MaskedState:
 
     def position(self) -> Position:
         """Return all of it by name."""
-        inner = self.surrogate.position()
-        arrays = {"last_codes": self.last_codes, "user_biases": self.biases.users, "item_biases": self.biases.items}
-        return Position({**inner.numbers, "offset": self.biases.offset}, {**inner.arrays, **arrays})
+        return self.surrogate.position().with_all(beside_surrogate(self.biases, self.last_codes))
 
     def grow(self, n_users: int, n_items: int) -> None:
         """Make room for users and items that were not known; their part of atoms and codes starts at zero."""
@@ -126,7 +130,7 @@ class MaskedMethod:
         options = self._options(table.shape[0])
         state = solver.fit(
             source, self._problem(), options, state, callbacks, first_batch=first, elapsed=elapsed,
-            last_codes=last_codes,
+            last_codes=last_codes, beside=beside_surrogate(biases, last_codes),
         )  # fmt: skip
         return MaskedState(state, biases, last_codes)
 
@@ -152,16 +156,15 @@ class MaskedMethod:
 
     def codes(self, state: MaskedState, table: RatingTable, executor: Executor) -> Codes:
         """Return the codes of the users of the table that it learned from."""
-        model = self.model(state)
-        if self.refit:
-            return model.encode(*table.by_user(), executor)
-        factors = np.zeros((len(state.last_codes), model.item_factors.shape[1]), np.float32)
-        factors[:, : self.n_components] = state.last_codes
-        return Codes(factors, np.zeros_like(factors), state.biases.users)
+        return self.model(state).encode(*table.by_user(), executor) if self.refit else _last_codes(state)
 
     def at(self, position: Position) -> MaskedState:
         """Return the state of a position."""
         return MaskedState.at(position)
+
+    def last_codes(self, position: Position) -> Codes:
+        """Return the codes of users as their last steps computed them."""
+        return _last_codes(MaskedState.at(position))
 
     def _model(self, atoms: Array, biases: Biases) -> RatingModel:
         k, n_items = atoms.shape
@@ -197,6 +200,13 @@ class MaskedMethod:
             missing=True,
             n_threads=self.n_threads,
         )
+
+
+def _last_codes(state: MaskedState) -> Codes:
+    n_users, k = state.last_codes.shape
+    factors = np.zeros((n_users, row_width(k)), np.float32)
+    factors[:, :k] = state.last_codes
+    return Codes(factors, np.zeros_like(factors), state.biases.users)
 
 
 def _longer(rows: Array, length: int) -> Array:

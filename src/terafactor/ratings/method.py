@@ -46,5 +46,11 @@ class Method(Protocol):
     def codes(self, state: Any, table: RatingTable, executor: Executor) -> Codes:
         """Return the codes of the users of the table that the state learned from."""
 
+    def last_codes(self, position: Position) -> Codes:
+        """Return the codes of users as their last steps computed them; those not yet coded are average.
+
+        For a position of a fit that was asked to keep them.
+        """
+
     def at(self, position: Position) -> Any:
         """Return the state of a position."""
