@@ -80,6 +80,10 @@ def test_commands_from_ratings_to_recommendations(run, tmp_path):
     errors = predicted["prediction"].to_numpy() - predicted["rating"].to_numpy()
     assert np.sqrt(np.mean(errors**2)) == pytest.approx(facts["rmse"])
 
+    (tmp_path / "blank.csv").write_text("\n" + (tmp_path / "test.csv").read_text().replace("\n", "\n\n"))
+    assert run("predict", "run", "blank.csv", "--out", "blank-predicted.csv")[0] == 0
+    assert polars.read_csv("blank-predicted.csv").equals(predicted)
+
     code, out, _ = run("recommend", "run", "--user", "42", "-n", "3", "--titles", "movies.csv")
     items, _ = load_model("run").recommend([42], n=3)
     assert code == 0
