@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -62,17 +63,18 @@ class Biases:
 def _alternate(table: RatingTable, offset: float, items: Array, free: Array, damping: float) -> tuple[Array, Array]:
     """Return the biases of users and items, float32, starting from those of items, of which some are ``free``."""
     centred = table.values - offset
-    allowed, n_users = SETTLED * float(centred.std()), table.shape[0]
+    allowed = SETTLED * float(centred.std())
+    of_user, of_item = table.users.astype(np.intp), table.items.astype(np.intp)
+    user_means, item_means = _means(of_user, table.shape[0], damping), _means(of_item, table.shape[1], damping)
     for _ in range(MOST_ROUNDS):
-        users = _means(table.users, centred - items[table.items], n_users, damping)
-        means = _means(table.items, centred - users[table.users], len(items), damping)
-        before, items = items, np.where(free, means, items)
+        users = user_means(centred - items[of_item])
+        before, items = items, np.where(free, item_means(centred - users[of_user]), items)
         if np.abs(items - before).max() <= allowed:
             break
-    users = _means(table.users, centred - items[table.items], n_users, damping)
-    return users.astype(np.float32), items.astype(np.float32)
+    return user_means(centred - items[of_item]).astype(np.float32), items.astype(np.float32)
 
 
-def _means(numbers: Array, values: Array, length: int, damping: float) -> Array:
-    totals, counts = np.bincount(numbers, values, length), np.bincount(numbers, minlength=length)
-    return np.asarray(totals / np.maximum(counts + damping, 1e-12))
+def _means(numbers: Array, length: int, damping: float) -> Callable[[Array], Array]:
+    """Return what takes the damped means of ratings by their numbers, which are counted once."""
+    counts = np.maximum(np.bincount(numbers, minlength=length) + damping, 1e-12)
+    return lambda values: np.asarray(np.bincount(numbers, values, length) / counts)

@@ -120,19 +120,20 @@ class MaskedMethod:
         elapsed: Elapsed | None = None,
     ) -> MaskedState:
         """Learn from a table, from the beginning or from a position."""
-        state, biases = None, Biases.of(table, self.damping)
-        last_codes = np.zeros((table.shape[0], self.n_components), np.float32)
-        if start is not None:
-            state = SurrogateState.at(start)
-            last_codes = start.array("last_codes", last_codes.shape, np.float32)
-        first = 0 if state is None else state.n_batches
+        if start is None:
+            surrogate, first, biases = None, 0, Biases.of(table, self.damping)
+            last_codes = np.zeros((table.shape[0], self.n_components), np.float32)
+        else:
+            before = MaskedState.at(start)
+            surrogate, biases, last_codes = before.surrogate, before.biases, before.last_codes
+            first = surrogate.n_batches
         source = SparseSource(biases.centred(table), "ratings", absent=math.nan)
         options = self._options(table.shape[0])
-        state = solver.fit(
-            source, self._problem(), options, state, callbacks, first_batch=first, elapsed=elapsed,
+        surrogate = solver.fit(
+            source, self._problem(), options, surrogate, callbacks, first_batch=first, elapsed=elapsed,
             last_codes=last_codes, beside=beside_surrogate(biases, last_codes),
         )  # fmt: skip
-        return MaskedState(state, biases, last_codes)
+        return MaskedState(surrogate, biases, last_codes)
 
     def learn_more(self, state: MaskedState, rows: RatingTable, known: Array) -> None:
         """Learn from rows of users, in the order of their numbers, a batch at a time."""
