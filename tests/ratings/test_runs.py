@@ -7,12 +7,17 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from terafactor import CheckpointPolicy, MatrixCompletion, load_model, train
+from terafactor import CheckpointPolicy, MatrixCompletion, RatingTable, load_model, train
 from terafactor.cli import main
 from terafactor.cli.app import app
 from terafactor.errors import RunInterruptedError
 
-METHODS = [{}, {"alpha": 0.1, "stream": "items"}, {"statistics": "masked", "codes": "last"}]
+METHODS = [
+    {},
+    {"alpha": 0.1, "stream": "items"},
+    {"statistics": "masked", "codes": "last"},
+    {"statistics": "masked", "projection": "exact"},
+]
 
 
 @pytest.mark.parametrize("parameters", METHODS, ids=str)
@@ -152,13 +157,16 @@ def test_the_checkpoints_of_a_run_are_models(X, tmp_path, parameters):
         assert np.isfinite(checkpoint.recommend(histories=X[:2], n=3)[1]).all()
         assert np.isfinite(checkpoint.predict(([5, 999], [5, 999]))).all()
     if model.stream == "users":
-        assert len(last.users_) == 0
         np.testing.assert_array_equal(last.transform(X), model.transform(X))
-    else:
+    if parameters:
         assert -last.score(X) == pytest.approx(-model.score(X), rel=0.1)
         assert -last.score(X) < 0.9 * -first.score(X)
         assert set(last.recommend([7], n=60)[0][0]) == set(range(60))  # it does not say who rated what
-    assert np.isfinite(last.partial_fit(X).predict(X.nonzero())).all()
+    else:
+        assert len(last.users_) == 0
+    more = RatingTable.of([7, 500], [3, 3], [4.0, 5.0])
+    assert -last.partial_fit(more).score(more) < 1
+    assert 500 in last.users_
 
 
 @pytest.mark.parametrize("statistics", ["per_feature", "masked"])

@@ -15,7 +15,7 @@ from terafactor.ratings.holdout import HeldOut, hold_out_ratings
 from terafactor.ratings.ids import Ids
 from terafactor.ratings.method import Method
 from terafactor.ratings.metrics import rmse
-from terafactor.ratings.model import Codes, RatingModel
+from terafactor.ratings.model import Codes
 from terafactor.ratings.parameters import method_of
 from terafactor.ratings.recommend import Seen
 from terafactor.ratings.storing import Storing
@@ -234,10 +234,6 @@ class MatrixCompletion(Storing):
     def _streamed(self, table: RatingTable) -> RatingTable:
         """Return ratings with what is coded in the place of users."""
         return table.transposed() if self.stream == "items" else table
-
-    def _completed(self, model: RatingModel, codes: Codes) -> RatingModel:
-        """Return the model of a method with the codes of what is streamed, users being users."""
-        return model.turned_round(codes) if self.stream == "items" else model.with_users(codes)
 
     def _codes_streamed(self) -> Codes:
         """Return what the model knows of users, or of items where these are streamed."""

@@ -46,10 +46,10 @@ class Method(Protocol):
     def codes(self, state: Any, table: RatingTable, executor: Executor) -> Codes:
         """Return the codes of the users of the table that the state learned from."""
 
-    def last_codes(self, position: Position) -> Codes:
-        """Return the codes of users as their last steps computed them; those not yet coded are average.
+    def last_codes(self, position: Position) -> Codes | None:
+        """Return the codes of users as their last steps computed them, None if a position does not hold them.
 
-        For a position of a fit that was asked to keep them.
+        Those of users who were not yet coded are average.
         """
 
     def at(self, position: Position) -> Any:

@@ -102,8 +102,10 @@ class PerFeatureMethod:
         """Return the state of a position."""
         return CompletionState.at(position)
 
-    def last_codes(self, position: Position) -> Codes:
-        """Return the codes of users as their last steps computed them."""
+    def last_codes(self, position: Position) -> Codes | None:
+        """Return the codes of users as their last steps computed them, if they were kept."""
+        if not self.keep_codes:
+            return None
         factors, variances = position.array("last_codes", (2, None, row_width(self.n_components)), np.float32)
         return Codes(factors, variances, np.zeros(len(factors), np.float32))
 

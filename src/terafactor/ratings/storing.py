@@ -71,21 +71,22 @@ class Storing(Serving, ModelFileMixin, Reporting, BaseEstimator):
         return estimator
 
     def _at_checkpoint(self, position: Position) -> Self:
-        """Become the model of a checkpoint, which does not say who rated what.
+        """Become the model of a checkpoint, which does not say who rated what, nor always which codes users have.
 
-        It has no codes of users: nobody is known, anybody can be folded in. Streamed items are what their last step
-        said, and then users are known.
+        Without codes nobody is known, and anybody can be folded in.
         """
         (users, items), method = self._ids, self._method(self._seed)
-        model = method.model(self._state)
-        if self.stream == "items":
-            model = model.turned_round(method.last_codes(position))
-        else:
+        model, codes = method.model(self._state), method.last_codes(position)
+        if codes is None:
             none = np.zeros((0, model.item_factors.shape[1]), np.float32)
-            model, users = model.with_users(Codes(none, none, np.zeros(0, np.float32))), Ids(users.values[:0])
-        self._set_model(model, users, items)
+            codes, users = Codes(none, none, np.zeros(0, np.float32)), Ids(users.values[:0])
+        self._set_model(self._completed(model, codes), users, items)
         self._seen = Seen.nothing(len(users))
         return self
+
+    def _completed(self, model: RatingModel, codes: Codes) -> RatingModel:
+        """Return the model of a method with the codes of what is streamed, users being users."""
+        return model.turned_round(codes) if self.stream == "items" else model.with_users(codes)
 
     def panels(self) -> Sequence[Panel]:
         """Return what reports show in the place of atoms."""
