@@ -51,7 +51,7 @@ Config = Annotated[
 ]
 
 
-def _of_run(config: dict[str, Any], known: set[str | None]) -> dict[str, Any]:
+def _of_run(config: dict[str, Any], known: set[str]) -> dict[str, Any]:
     """Return the options that the stored configuration of a run stands for."""
     renamed = {"n_components": "components", "n_epochs": "epochs", "random_state": "seed"}
     values = {renamed.get(name, name): ball_text(value) for name, value in config["parameters"].items()}
