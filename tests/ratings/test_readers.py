@@ -12,6 +12,9 @@ from terafactor.ratings.readers.netflix import split_probe
 ROWS = [(1, 10, 5.0, 100), (1, 20, 3.5, 101), (7, 10, 1.0, 99), (3, 30, 4.0, 50)]
 
 
+TWO_LINES = 'user,item,rating\n"1\n",2,3\n1,3\n'
+
+
 def text(separator, header=None, rows=ROWS):
     lines = [separator.join(map(str, row)) for row in rows]
     return "\n".join(([header] if header else []) + lines) + "\n"
@@ -23,20 +26,31 @@ def content(table):
     return sorted(zip(users, items, table.values.tolist(), times, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("name", "written"),
-    [
-        ("ratings.dat", text("::")),
-        ("u.data", text("\t")),
-        ("ratings.csv", text(",", "userId,movieId,rating,timestamp")),
-        ("ratings.csv", "\ufeff" + text(",", "userId,movieId,rating,timestamp").replace("\n", "\r\n")),
-        ("ml.inter", text("\t", "user_id:token\titem_id:token\trating:float\ttimestamp:float")),
-        ("x.tsv", text("\t", "item\tuser\trating\ttime", [(i, u, r, t) for u, i, r, t in ROWS])),
-        ("x.csv", text(",", "title,user,item,rating,time", [('"a, b"', *row) for row in ROWS])),
-    ],
-)
+TEXTS = [
+    ("ratings.dat", text("::")),
+    ("u.data", text("\t")),
+    ("ratings.csv", text(",", "userId,movieId,rating,timestamp")),
+    ("ratings.csv", "\ufeff" + text(",", "userId,movieId,rating,timestamp").replace("\n", "\r\n")),
+    ("ml.inter", text("\t", "user_id:token\titem_id:token\trating:float\ttimestamp:float")),
+    ("x.tsv", text("\t", "item\tuser\trating\ttime", [(i, u, r, t) for u, i, r, t in ROWS])),
+    ("x.csv", text(",", "title,user,item,rating,time", [('"a, b"', *row) for row in ROWS])),
+]
+
+
+@pytest.mark.parametrize(("name", "written"), TEXTS)
 def test_text_files(tmp_path, name, written):
     (tmp_path / name).write_text(written, newline="")
+    assert content(read_ratings(tmp_path / name)) == sorted(ROWS)
+
+
+@pytest.mark.parametrize("blank", ["", "  ", "\t"], ids=repr)
+@pytest.mark.parametrize("place", [0, 1, 3, 5, None])
+@pytest.mark.parametrize(("name", "written"), TEXTS)
+def test_blank_lines_are_passed_over(tmp_path, name, written, place, blank):
+    end = "\r\n" if "\r" in written else "\n"
+    lines = written.splitlines()
+    lines.insert(len(lines) if place is None else place, blank)
+    (tmp_path / name).write_text(end.join([*lines, blank, blank]), newline="")
     assert content(read_ratings(tmp_path / name)) == sorted(ROWS)
 
 
@@ -69,6 +83,16 @@ def test_the_first_bad_line_is_named(tmp_path, name, bad, line, problem):
     lines.insert(line - 1, bad)
     (tmp_path / name).write_text("\n".join([*lines, bad]) + "\n")
     with pytest.raises(DataError, match=f"{name}, line {line}: {problem}"):
+        read_ratings(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [("ratings.dat", "\n1::2::3\n \n1::3\n"), ("x.csv", "\nuser,item,rating\n1,2,3\n1,3\n"), ("x.csv", TWO_LINES)],
+)
+def test_blank_lines_count_in_the_number_of_a_bad_one(tmp_path, name, written):
+    (tmp_path / name).write_text(written)
+    with pytest.raises(DataError, match=f"{name}, line 4: 2 fields, at least 3 are needed"):
         read_ratings(tmp_path / name)
 
 
@@ -143,8 +167,24 @@ def test_the_netflix_prize(tmp_path):
         split_probe(table, tmp_path)
 
 
+@pytest.mark.parametrize("blank", ["", " "], ids=repr)
+def test_blank_lines_of_the_netflix_prize_are_passed_over(tmp_path, blank):
+    for name, written in NETFLIX.items():
+        (tmp_path / name).write_text(f"{blank}\n" + written.replace("2:\n", f"2:\n{blank}\n") + f"{blank}\n{blank}")
+    table = read_netflix(tmp_path)
+    assert content(table) == [(7, 1, 5.0, 12916), (8, 9, 1.0, 2), (30, 1, 3.0, 13032), (30, 2, 4.0, 13143)]
+    (tmp_path / "probe.txt").write_text(f"1:\n{blank}\n7\n{blank}\n")
+    assert [row[:2] for row in content(split_probe(table, tmp_path)[1])] == [(7, 1)]
+
+
 @pytest.mark.parametrize(
-    ("written", "line"), [("30,3,2005-09-06\n", 1), ("1:\n30,3,2005-09-06\n30,x,2005-09-06\n", 3), ("1:\n30\n", 2)]
+    ("written", "line"),
+    [
+        ("30,3,2005-09-06\n", 1),
+        ("1:\n30,3,2005-09-06\n30,x,2005-09-06\n", 3),
+        ("1:\n30\n", 2),
+        ("1:\n\n \n30\n", 4),
+    ],
 )
 def test_a_bad_line_of_the_netflix_prize_is_named(tmp_path, written, line):
     folder = tmp_path / "training_set"
@@ -159,6 +199,9 @@ def test_titles(tmp_path):
     assert read_titles(tmp_path / "movies.csv")["1"] == "Dune, part two"
     (tmp_path / "movies.dat").write_bytes("1::Amélie::Comedy\n".encode("latin-1"))
     assert read_titles(tmp_path / "movies.dat") == {"1": "Amélie"}
-    (tmp_path / "items.tsv").write_text("1\n")
-    with pytest.raises(DataError, match="line 1: an id and a title are needed"):
+    for name, separator in (("x.csv", ","), ("x.dat", "::")):
+        (tmp_path / name).write_text(f"\n1{separator}Dune\n \n2{separator}Heat\n\n")
+        assert read_titles(tmp_path / name) == {"1": "Dune", "2": "Heat"}
+    (tmp_path / "items.tsv").write_text("\n1\n")
+    with pytest.raises(DataError, match="line 2: an id and a title are needed"):
         read_titles(tmp_path / "items.tsv")

@@ -1,23 +1,27 @@
 """Ratings in run directories, and the commands."""
 
 import json
+import signal
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from terafactor import CheckpointPolicy, MatrixCompletion, load_model, train
+from terafactor import CheckpointPolicy, MatrixCompletion, RatingTable, load_model, train
 from terafactor.cli import main
 from terafactor.cli.app import app
 from terafactor.errors import RunInterruptedError
 
-METHODS = [{}, {"alpha": 0.1, "stream": "items"}, {"statistics": "masked", "codes": "last"}]
+METHODS = [
+    {},
+    {"alpha": 0.1, "stream": "items"},
+    {"statistics": "masked", "codes": "last"},
+    {"statistics": "masked", "projection": "exact"},
+]
 
 
 @pytest.mark.parametrize("parameters", METHODS, ids=str)
 def test_a_resumed_run_ends_with_the_same_bits(X, tmp_path, parameters):
-    import signal
-
     def estimator():
         return MatrixCompletion(3, random_state=0, n_epochs=3, **parameters)
 
@@ -81,6 +85,10 @@ def test_commands_from_ratings_to_recommendations(run, tmp_path):
     errors = predicted["prediction"].to_numpy() - predicted["rating"].to_numpy()
     assert np.sqrt(np.mean(errors**2)) == pytest.approx(facts["rmse"])
 
+    (tmp_path / "blank.csv").write_text("\n" + (tmp_path / "test.csv").read_text().replace("\n", "\n\n"))
+    assert run("predict", "run", "blank.csv", "--out", "blank-predicted.csv")[0] == 0
+    assert polars.read_csv("blank-predicted.csv").equals(predicted)
+
     code, out, _ = run("recommend", "run", "--user", "42", "-n", "3", "--titles", "movies.csv")
     items, _ = load_model("run").recommend([42], n=3)
     assert code == 0
@@ -129,10 +137,52 @@ def test_a_run_has_a_report_and_its_checkpoints_can_be_loaded(X, tmp_path):
     axis = np.linalg.svd(model.components_ - model.components_.mean(axis=1, keepdims=True), full_matrices=False)[2][0]
     assert {int(item) for item in strongest.low + strongest.high} == set(np.argsort(axis)[[*range(5), *range(-5, 0)]])
 
-    checkpoint = load_model(sorted((tmp_path / "run" / "checkpoints").iterdir())[0])
-    assert len(checkpoint.users_) == 0
-    assert np.isfinite(checkpoint.recommend(histories=X[:2], n=3)[1]).all()
-    assert np.isfinite(checkpoint.predict(([5], [5]))).all()
+
+CHECKPOINTS = [
+    {},
+    {"statistics": "masked"},
+    {"statistics": "masked", "projection": "exact"},
+    {"stream": "items"},
+    {"stream": "items", "alpha": 0.1},
+    {"stream": "items", "statistics": "masked"},
+]
+
+
+@pytest.mark.parametrize("parameters", CHECKPOINTS, ids=str)
+def test_the_checkpoints_of_a_run_are_models(X, tmp_path, parameters):
+    estimator = MatrixCompletion(3, random_state=0, n_epochs=4, batch_size=12, **parameters)
+    model = train(estimator, X, tmp_path / "run", holdout=0, checkpoints=CheckpointPolicy(steps=1, keep=100))
+    first, *_, last = (load_model(path) for path in sorted((tmp_path / "run" / "checkpoints").iterdir()))
+    for checkpoint in (first, last):
+        assert np.isfinite(checkpoint.recommend(histories=X[:2], n=3)[1]).all()
+        assert np.isfinite(checkpoint.predict(([5, 999], [5, 999]))).all()
+    if model.stream == "users":
+        np.testing.assert_array_equal(last.transform(X), model.transform(X))
+    if parameters:
+        assert -last.score(X) == pytest.approx(-model.score(X), rel=0.1)
+        assert -last.score(X) < 0.9 * -first.score(X)
+        assert set(last.recommend([7], n=60)[0][0]) == set(range(60))  # it does not say who rated what
+    else:
+        assert len(last.users_) == 0
+    more = RatingTable.of([7, 500], [3, 3], [4.0, 5.0])
+    assert -last.partial_fit(more).score(more) < 1
+    assert 500 in last.users_
+
+
+@pytest.mark.parametrize("statistics", ["per_feature", "masked"])
+def test_codes_of_items_outlive_an_interruption(X, tmp_path, statistics):
+    def run(name, **options):
+        estimator = MatrixCompletion(
+            3, random_state=0, n_epochs=1, batch_size=12, stream="items", statistics=statistics
+        )
+        train(estimator, X, tmp_path / name, holdout=0, **options)
+
+    run("whole")
+    with pytest.raises(RunInterruptedError):
+        run("run", callbacks=[lambda snapshot: signal.raise_signal(signal.SIGTERM) if snapshot.step == 3 else None])
+    run("run", resume=True)
+    whole, resumed = (load_model(max((tmp_path / name / "checkpoints").iterdir())) for name in ("whole", "run"))
+    np.testing.assert_array_equal(resumed.components_, whole.components_)
 
 
 def test_the_configuration_of_a_run_with_named_columns_starts_another(tmp_path):

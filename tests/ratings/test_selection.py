@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from terafactor import MatrixCompletion, MatrixCompletionCV, RatingTable
 from terafactor.datasets import make_ratings
 from terafactor.errors import DataError, ParameterError
 from terafactor.ratings import split_by_time, split_per_user, split_randomly
+from terafactor.ratings.biases import Biases
+from terafactor.ratings.cross_validation import path_errors
 from terafactor.ratings.evaluation import evaluate_model
 from terafactor.ratings.metrics import mae, ndcg_at, recall_at, rmse
 
@@ -82,6 +85,35 @@ def test_default_grids_have_fifteen_values_and_a_curve(table, tmp_path, paramete
     assert min(errors) < 0.9 * max(errors)
     picture = search.plot(tmp_path / "curve.png")
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "strengths"),
+    [
+        ({}, [None, 0.3]),
+        ({"stream": "items"}, [None, 0.3]),
+        ({"statistics": "masked"}, [2.0]),
+        ({"statistics": "masked", "stream": "items"}, [2.0]),
+    ],
+    ids=str,
+)
+def test_errors_are_those_of_a_fit_of_its_own(table, parameters, strengths):
+    known, asked = split_randomly(table, 0.33)
+    base = MatrixCompletion(3, random_state=5, n_epochs=2, **parameters)
+    for strength, error in path_errors(base, known, asked, strengths, 4, seed=5):
+        own = clone(base).set_params(alpha=strength, n_components=4).fit(known)
+        assert error == -own.score(asked)
+
+
+def test_the_strengths_of_a_path_share_their_biases(table, monkeypatch):
+    base = MatrixCompletion(3, random_state=0, n_epochs=2, statistics="masked", batch_size=20)
+    first, second = (clone(base).set_params(alpha=alpha)._method(0) for alpha in (2.0, 1.0))
+    start = first.learn(table).rewound()
+    assert start.numbers["offset"] == Biases.of(table).offset
+    np.testing.assert_array_equal(start.arrays["item_biases"], Biases.of(table).items)
+    np.testing.assert_array_equal(start.arrays["user_biases"], Biases.of(table).users)
+    monkeypatch.setattr(Biases, "of", None)
+    assert second.learn(table, start=start).n_steps > 0
 
 
 def test_a_warm_start_ends_where_a_cold_one_does(table):

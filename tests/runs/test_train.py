@@ -205,6 +205,21 @@ def test_a_signal_stops_the_run_with_a_checkpoint(X, tmp_path, name):
     assert files(tmp_path / "run") == files(tmp_path / "whole")
 
 
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1", "SIGINT"])
+def test_a_signal_while_data_is_prepared_stops_at_once(X, tmp_path, name):
+    class Packing(MaskedDictionaryLearning):
+        def open_data(self, X):
+            os.kill(os.getpid(), getattr(signal, name))
+            raise AssertionError("it went on")
+
+    before = signal.getsignal(getattr(signal, name))
+    with pytest.raises(RunInterruptedError, match=f"stopped by {name} before the first step"):
+        train(Packing(3), X, tmp_path / "run")
+    assert signal.getsignal(getattr(signal, name)) == before
+    train(estimator(), X, tmp_path / "run")
+    assert files(tmp_path / "run")
+
+
 def test_two_processes_cannot_share_a_directory(X, tmp_path):
     np.save(tmp_path / "X.npy", X)
     data, folder = str(tmp_path / "X.npy"), str(tmp_path / "run")

@@ -28,6 +28,8 @@ class FeatureTiles:
 
     def members(self, chosen: Indices, n_features: int) -> Indices:
         """Return the features of the ``chosen`` tiles, ascending."""
+        if self.width == 1 and self.order is None:
+            return np.sort(chosen)
         places = (np.sort(chosen)[:, np.newaxis] * self.width + np.arange(self.width)).ravel()
         places = places[: np.searchsorted(places, n_features)]
         return places if self.order is None else np.sort(self.order[places]).astype(np.int64, copy=False)

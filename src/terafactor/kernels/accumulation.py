@@ -14,27 +14,44 @@ from terafactor._threads import TILE
 from terafactor.kernels._blas import product_transposed, square, transposed_product
 from terafactor.kernels._jit import jit
 from terafactor.kernels._prefetch import prefetch_rows
+from terafactor.kernels._transpose import SIDE, transpose_square
 
 AHEAD = 16
 """Features between those at work and those asked for from memory."""
 
 
 @jit
+def feature_starts(columns, i, width, j):
+    """Return where entry ``j`` of the features ``columns[i : i + 8]`` lies in a flattened matrix (p, width)."""
+    return (
+        columns[i] * width + j, columns[i + 1] * width + j, columns[i + 2] * width + j, columns[i + 3] * width + j,
+        columns[i + 4] * width + j, columns[i + 5] * width + j, columns[i + 6] * width + j, columns[i + 7] * width + j,
+    )  # fmt: skip
+
+
+@jit
+def atom_starts(j, width, i):
+    """Return where entry ``i`` of the atoms ``j`` to ``j + 7`` lies in a flattened matrix (k, width)."""
+    at = j * width + i
+    return (
+        at, at + width, at + 2 * width, at + 3 * width, at + 4 * width, at + 5 * width, at + 6 * width, at + 7 * width,
+    )  # fmt: skip
+
+
+@jit
 def gather_features(matrix, columns, start, stop, out):
     """``out[:, start:stop] = matrix[columns[start:stop]].T``. matrix (p, k): transposed; out (k, s).
 
-    Eight features at a time, so that both sides of the transposition use whole pieces of cache lines.
+    By squares of eight features and eight atoms, so that both sides of the transposition use whole registers; where
+    atoms do not fill the last square, it overlaps the one before.
     """
-    n_components, i = matrix.shape[1], start
-    while i + 8 <= stop:
-        prefetch_rows(matrix, columns, i + AHEAD, i + AHEAD + 8)
-        f0, f1, f2, f3 = matrix[columns[i]], matrix[columns[i + 1]], matrix[columns[i + 2]], matrix[columns[i + 3]]
-        f4, f5, f6, f7 = matrix[columns[i + 4]], matrix[columns[i + 5]], matrix[columns[i + 6]], matrix[columns[i + 7]]
-        for j in range(n_components):
-            eight = out[j, i : i + 8]
-            eight[0], eight[1], eight[2], eight[3] = f0[j], f1[j], f2[j], f3[j]
-            eight[4], eight[5], eight[6], eight[7] = f4[j], f5[j], f6[j], f7[j]
-        i += 8
+    (n_components, n_observed), i = out.shape, start
+    while i + SIDE <= stop and n_components >= SIDE:
+        prefetch_rows(matrix, columns, i + AHEAD, i + AHEAD + SIDE)
+        for first in range(0, n_components, SIDE):
+            j = min(first, n_components - SIDE)
+            transpose_square(matrix, feature_starts(columns, i, n_components, j), out, atom_starts(j, n_observed, i))
+        i += SIDE
     for rest in range(i, stop):
         out[:, rest] = matrix[columns[rest]]
 
@@ -42,16 +59,13 @@ def gather_features(matrix, columns, start, stop, out):
 @jit
 def scatter_features(values, columns, start, stop, matrix):
     """``matrix[columns[start:stop]] = values[:, start:stop].T``. matrix (p, k) out; values (k, s)."""
-    n_components, i = matrix.shape[1], start
-    while i + 8 <= stop:
-        prefetch_rows(matrix, columns, i + AHEAD, i + AHEAD + 8)
-        f0, f1, f2, f3 = matrix[columns[i]], matrix[columns[i + 1]], matrix[columns[i + 2]], matrix[columns[i + 3]]
-        f4, f5, f6, f7 = matrix[columns[i + 4]], matrix[columns[i + 5]], matrix[columns[i + 6]], matrix[columns[i + 7]]
-        for j in range(n_components):
-            eight = values[j, i : i + 8]
-            f0[j], f1[j], f2[j], f3[j] = eight[0], eight[1], eight[2], eight[3]
-            f4[j], f5[j], f6[j], f7[j] = eight[4], eight[5], eight[6], eight[7]
-        i += 8
+    (n_components, n_observed), i = values.shape, start
+    while i + SIDE <= stop and n_components >= SIDE:
+        prefetch_rows(matrix, columns, i + AHEAD, i + AHEAD + SIDE)
+        for first in range(0, n_components, SIDE):
+            j = min(first, n_components - SIDE)
+            transpose_square(values, atom_starts(j, n_observed, i), matrix, feature_starts(columns, i, n_components, j))
+        i += SIDE
     for rest in range(i, stop):
         matrix[columns[rest]] = values[:, rest]
 
@@ -188,9 +202,9 @@ def blend_features(matrix, columns, sums, keep, take, start, stop):
 @jit
 def blend_and_gather(matrix, columns, sums, keep, take, start, stop, out):
     """:func:`blend_features`, then :func:`gather_features` while the features are still at hand."""
-    for first in range(start, stop, 8):
-        last = min(first + 8, stop)
-        prefetch_rows(matrix, columns, first + AHEAD, first + AHEAD + 8)
+    for first in range(start, stop, SIDE):
+        last = min(first + SIDE, stop)
+        prefetch_rows(matrix, columns, first + AHEAD, first + AHEAD + SIDE)
         blend_features(matrix, columns, sums, keep, take, first, last)
         gather_features(matrix, columns, first, last, out)
 

@@ -31,6 +31,12 @@ PROBLEM = Problem(alpha=1.0, penalty=ElasticNet(0.0), constraint=NormBall("l2"))
 """Ridge codes, atoms in the unit ball."""
 
 
+def beside_surrogate(biases: Biases, last_codes: Array) -> Position:
+    """Return what a position holds besides that of the solver."""
+    arrays = {"last_codes": last_codes, "user_biases": biases.users, "item_biases": biases.items}
+    return Position({"offset": biases.offset}, arrays)
+
+
 @dataclass
 class MaskedState:
     """What the method learned."""
@@ -50,9 +56,19 @@ class MaskedState:
 
     def position(self) -> Position:
         """Return all of it by name."""
-        inner = self.surrogate.position()
-        arrays = {"last_codes": self.last_codes, "user_biases": self.biases.users, "item_biases": self.biases.items}
-        return Position({**inner.numbers, "offset": self.biases.offset}, {**inner.arrays, **arrays})
+        return self.surrogate.position().with_all(beside_surrogate(self.biases, self.last_codes))
+
+    def grow(self, n_users: int, n_items: int) -> None:
+        """Make room for users and items that were not known; their part of atoms and codes starts at zero."""
+        self.last_codes = _longer(self.last_codes, n_users)
+        inner = self.surrogate
+        if n_items > len(inner.feature_counts):
+            inner.feature_counts = _longer(inner.feature_counts, n_items)
+            inner.dictionary, inner.data_code = (
+                np.ascontiguousarray(_longer(part.T, n_items).T) for part in (inner.dictionary, inner.data_code)
+            )
+            inner.lazy = None
+            inner.refresh_sizes(PROBLEM)
 
     def rewound(self) -> Position:
         """Return a position with the atoms as a new fit would start from them."""
@@ -104,19 +120,31 @@ class MaskedMethod:
         elapsed: Elapsed | None = None,
     ) -> MaskedState:
         """Learn from a table, from the beginning or from a position."""
-        state, biases = None, Biases.of(table, self.damping)
-        last_codes = np.zeros((table.shape[0], self.n_components), np.float32)
-        if start is not None:
-            state = SurrogateState.at(start)
-            last_codes = start.array("last_codes", last_codes.shape, np.float32)
-        first = 0 if state is None else state.n_batches
-        source = SparseSource(replace(table, values=biases.remove(table)).as_matrix(), "ratings", absent=math.nan)
+        if start is None:
+            surrogate, first, biases = None, 0, Biases.of(table, self.damping)
+            last_codes = np.zeros((table.shape[0], self.n_components), np.float32)
+        else:
+            before = MaskedState.at(start)
+            surrogate, biases, last_codes = before.surrogate, before.biases, before.last_codes
+            first = surrogate.n_batches
+        source = SparseSource(biases.centred(table), "ratings", absent=math.nan)
         options = self._options(table.shape[0])
-        state = solver.fit(
-            source, self._problem(), options, state, callbacks, first_batch=first, elapsed=elapsed,
-            last_codes=last_codes,
+        surrogate = solver.fit(
+            source, self._problem(), options, surrogate, callbacks, first_batch=first, elapsed=elapsed,
+            last_codes=last_codes, beside=beside_surrogate(biases, last_codes),
         )  # fmt: skip
-        return MaskedState(state, biases, last_codes)
+        return MaskedState(surrogate, biases, last_codes)
+
+    def learn_more(self, state: MaskedState, rows: RatingTable, known: Array) -> None:
+        """Learn from rows of users, in the order of their numbers, a batch at a time."""
+        state.grow(*rows.shape)
+        state.biases = state.biases.after(rows, state.surrogate.feature_counts > 0, self.damping)
+        present = np.unique(rows.users)
+        source = SparseSource(state.biases.centred(rows)[present], "ratings", absent=math.nan)
+        options = replace(self._options(len(present)), n_epochs=1, tol=0.0, max_time=None, shuffle=False)
+        codes = np.zeros((len(present), self.n_components), np.float32)
+        solver.fit(source, self._problem(), options, state.surrogate, last_codes=codes)
+        state.last_codes[present] = codes
 
     def watching(self, table: RatingTable) -> Callable[[Learner], RatingModel]:
         """Return what tells the model, without users, of a learner that learns from ``table``."""
@@ -129,16 +157,15 @@ class MaskedMethod:
 
     def codes(self, state: MaskedState, table: RatingTable, executor: Executor) -> Codes:
         """Return the codes of the users of the table that it learned from."""
-        model = self.model(state)
-        if self.refit:
-            return model.encode(*table.by_user(), executor)
-        factors = np.zeros((len(state.last_codes), model.item_factors.shape[1]), np.float32)
-        factors[:, : self.n_components] = state.last_codes
-        return Codes(factors, np.zeros_like(factors), state.biases.users)
+        return self.model(state).encode(*table.by_user(), executor) if self.refit else _last_codes(state)
 
     def at(self, position: Position) -> MaskedState:
         """Return the state of a position."""
         return MaskedState.at(position)
+
+    def last_codes(self, position: Position) -> Codes:
+        """Return the codes of users as their last steps computed them."""
+        return _last_codes(MaskedState.at(position))
 
     def _model(self, atoms: Array, biases: Biases) -> RatingModel:
         k, n_items = atoms.shape
@@ -174,3 +201,15 @@ class MaskedMethod:
             missing=True,
             n_threads=self.n_threads,
         )
+
+
+def _last_codes(state: MaskedState) -> Codes:
+    n_users, k = state.last_codes.shape
+    factors = np.zeros((n_users, row_width(k)), np.float32)
+    factors[:, :k] = state.last_codes
+    return Codes(factors, np.zeros_like(factors), state.biases.users)
+
+
+def _longer(rows: Array, length: int) -> Array:
+    """Return rows with zeros behind them."""
+    return np.concatenate([rows, np.zeros((length - len(rows), *rows.shape[1:]), rows.dtype)])

@@ -10,13 +10,12 @@ import numpy as np
 
 from terafactor._random import resolve_seed
 from terafactor._threads import Executor
-from terafactor._typing import Array
 from terafactor.errors import DataError, ParameterError
 from terafactor.ratings.holdout import HeldOut, hold_out_ratings
 from terafactor.ratings.ids import Ids
 from terafactor.ratings.method import Method
 from terafactor.ratings.metrics import rmse
-from terafactor.ratings.model import Codes, RatingModel
+from terafactor.ratings.model import Codes
 from terafactor.ratings.parameters import method_of
 from terafactor.ratings.recommend import Seen
 from terafactor.ratings.storing import Storing
@@ -50,7 +49,7 @@ class MatrixCompletion(Storing):
         With "per_feature", whether two of the factors stay biases of users and items and nothing else. Of use when
         ratings are few.
     stream : {"users", "items"}, default="users"
-        What is coded in batches; the other side has the statistics.
+        What is coded in batches; the other side has the statistics. It is also what ``partial_fit`` takes rows of.
     codes : {"refit", "last"}, default="refit"
         With "masked", whether users are predicted by codes computed at the end or by those of their last step.
     projection : {"masked", "exact"}, default="masked"
@@ -189,7 +188,10 @@ class MatrixCompletion(Storing):
         """Learn from the rows of users, new ones or known ones whose ratings changed; new items are taken in, too.
 
         A row is all the ratings of its user: known users are what their row says from now on. Users are taken in the
-        order of their ids, ``batch_size`` at a time.
+        order of their ids, ``batch_size`` at a time. With ``stream="items"`` items and users change places: X has all
+        the ratings of some items, known or new, and new users are taken in.
+
+        What is not in X stays as it is: codes of other users, and with "masked" the biases of items that had ratings.
 
         Parameters
         ----------
@@ -198,26 +200,47 @@ class MatrixCompletion(Storing):
         """
         if not hasattr(self, "_state"):
             return self.fit(X)
-        if self.statistics != "per_feature" or self.stream != "users":
-            raise ParameterError(
-                "partial_fit is for statistics='per_feature' and stream='users': call fit with all ratings instead"
-            )
-        given = self.open_data(X)
+        self._check_unchanged()
+        table = self._numbered_further(self.open_data(X))
+        rows, seen = self._streamed(table), self._seen
+        seen = seen.transposed(len(self.items_)) if self.stream == "items" else seen
+        method, present = self._method(self._seed), np.unique(rows.users)
+        method.learn_more(self._state, rows, np.diff(seen.starts) > 0)
+        with Executor(method.n_threads) as executor:
+            codes = method.codes(self._state, rows, executor).after(self._codes_streamed(), present)
+        self._set_model(self._completed(method.model(self._state), codes), table.user_ids, table.item_ids)
+        seen = seen.with_rows(Seen.of(rows), present, rows.shape[0])
+        self._seen = seen.transposed(rows.shape[1]) if self.stream == "items" else seen
+        low, high = self.range_
+        self.range_ = (min(low, float(table.values.min())), max(high, float(table.values.max())))
+        return self
+
+    def _check_unchanged(self) -> None:
+        """Refuse to learn more with parameters for which what was learned has another form."""
+        for name, before in self._learned_with.items():
+            if getattr(self, name) != before:
+                raise ParameterError(
+                    f"{name} is {getattr(self, name)!r} but the model was learned with {before!r}: "
+                    "set it back, or call fit to start anew"
+                )
+
+    def _numbered_further(self, given: RatingTable) -> RatingTable:
+        """Return ratings by the numbers of the users and items known, new ones coming after these."""
         user_ids, users = Ids(self.users_).extended(given.user_ids.values)
         item_ids, items = Ids(self.items_).extended(given.item_ids.values)
         numbers = (users[given.users].astype(np.int32), items[given.items].astype(np.int32))
-        rows = RatingTable(*numbers, given.values, user_ids, item_ids, given.times)
-        method = self._method(self._seed)
-        known = self._seen.starts[1:] > self._seen.starts[:-1]
-        self._state.grown(len(item_ids))
-        self._state.expect(rows, known)
-        method.learn_more(self._state, rows)  # type: ignore[attr-defined]
-        present = np.unique(rows.users)
-        self._set_model(self._known_users(method, rows, present), user_ids, item_ids)
-        self._seen = self._seen.with_rows(Seen.of(rows), present, len(user_ids))
-        low, high = self.range_
-        self.range_ = (min(low, float(rows.values.min())), max(high, float(rows.values.max())))
-        return self
+        return RatingTable(*numbers, given.values, user_ids, item_ids, given.times)
+
+    def _streamed(self, table: RatingTable) -> RatingTable:
+        """Return ratings with what is coded in the place of users."""
+        return table.transposed() if self.stream == "items" else table
+
+    def _codes_streamed(self) -> Codes:
+        """Return what the model knows of users, or of items where these are streamed."""
+        model = self._model
+        if self.stream == "items":
+            return Codes(model.item_factors, model.item_variances, model.item_biases)
+        return Codes(model.user_factors, np.zeros_like(model.user_factors), model.user_biases)
 
     def _method(self, seed: int) -> Method:
         return method_of(self, seed)
@@ -238,7 +261,7 @@ class MatrixCompletion(Storing):
     def _learn(self, table: RatingTable, seed: int, callbacks: Sequence[Callback], **beginning: Any) -> InterruptGuard:
         """Learn, and keep what was learned, whatever ended it."""
         method, self._seed = self._method(seed), seed
-        rows = table.transposed() if self.stream == "items" else table
+        rows = self._streamed(table)
         self._ids = (table.user_ids, table.item_ids)
         self.range_ = (float(table.values.min()), float(table.values.max()))
         with contextlib.ExitStack() as stack:
@@ -247,22 +270,9 @@ class MatrixCompletion(Storing):
             self._state = method.learn(rows, [*callbacks, *self.callbacks, *shown, guard], **beginning)
         with Executor(method.n_threads) as executor:
             codes = method.codes(self._state, rows, executor)
-        model = method.model(self._state)
-        model = model.with_users(codes) if self.stream == "users" else model.turned_round(codes)
-        self._set_model(model, table.user_ids, table.item_ids)
+        self._set_model(self._completed(method.model(self._state), codes), table.user_ids, table.item_ids)
         self._seen = Seen.of(table)
         return guard
-
-    def _known_users(self, method: Method, rows: RatingTable, present: Array) -> RatingModel:
-        """Return the model of the state with the users that were known and those of new rows."""
-        model = method.model(self._state)
-        with Executor(method.n_threads) as executor:
-            fresh = model.encode(*rows.by_user(), executor)
-        factors, biases = np.zeros_like(fresh.factors), np.zeros_like(fresh.biases)
-        n_before = len(self._model.user_factors)
-        factors[:n_before], biases[:n_before] = self._model.user_factors, self._model.user_biases
-        factors[present], biases[present] = fresh.factors[present], fresh.biases[present]
-        return model.with_users(Codes(factors, np.zeros((0, 0), np.float32), biases))
 
     def open_data(self, X: Any) -> RatingTable:
         """Return the table that ``learn`` takes."""
@@ -285,9 +295,7 @@ class MatrixCompletion(Storing):
 
     def _objective(self, held_out: HeldOut, seed: int) -> Callable[[Learner], float]:
         method = self._method(seed)
-        known, asked = held_out.known, held_out.ratings
-        if self.stream == "items":
-            known, asked = known.transposed(), asked.transposed()
+        known, asked = self._streamed(held_out.known), self._streamed(held_out.ratings)
         wanted = np.zeros(known.shape[0], bool)
         wanted[asked.users[asked.users >= 0]] = True
         rows = known.take(wanted[known.users]).by_user()

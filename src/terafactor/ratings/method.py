@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from terafactor._threads import Executor
+from terafactor._typing import Array
 from terafactor.ratings.model import Codes, RatingModel
 from terafactor.ratings.table import RatingTable
 from terafactor.solver.callbacks import Callback
@@ -30,6 +31,12 @@ class Method(Protocol):
     ) -> Any:
         """Return the state after learning from a table, from the beginning or from a position."""
 
+    def learn_more(self, state: Any, rows: RatingTable, known: Array) -> None:
+        """Learn from rows of users, in the order of their numbers, a batch at a time; new ones and new items come last.
+
+        known (n_before,): which of the users that were there before had ratings.
+        """
+
     def watching(self, table: RatingTable) -> Callable[[Learner], RatingModel]:
         """Return what tells the model, without users, of a learner that learns from ``table``."""
 
@@ -38,6 +45,12 @@ class Method(Protocol):
 
     def codes(self, state: Any, table: RatingTable, executor: Executor) -> Codes:
         """Return the codes of the users of the table that the state learned from."""
+
+    def last_codes(self, position: Position) -> Codes | None:
+        """Return the codes of users as their last steps computed them, None if a position does not hold them.
+
+        Those of users who were not yet coded are average.
+        """
 
     def at(self, position: Position) -> Any:
         """Return the state of a position."""

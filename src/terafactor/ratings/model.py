@@ -29,6 +29,14 @@ class Codes:
     biases: Array
     """(b,), float32; zero where the factors tell all."""
 
+    def after(self, before: Codes, present: Indices) -> Codes:
+        """Return codes of which those ``present`` are these, and others who were there before what they were."""
+        kept = np.setdiff1d(np.arange(len(before.factors)), present, assume_unique=True)
+        parts = [part.copy() for part in (self.factors, self.variances, self.biases)]
+        for part, old in zip(parts, (before.factors, before.variances, before.biases), strict=True):
+            part[kept] = old[kept]
+        return Codes(*parts)
+
 
 @dataclass(frozen=True)
 class RatingModel:

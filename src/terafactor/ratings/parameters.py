@@ -27,8 +27,9 @@ def method_of(estimator: Any, seed: int) -> Method:
     }  # fmt: skip
     if estimator.statistics == "per_feature":
         return PerFeatureMethod(
-            alpha=estimator.alpha, memory=estimator.memory, pinned=estimator.explicit_biases, **common
-        )
+            alpha=estimator.alpha, memory=estimator.memory, pinned=estimator.explicit_biases,
+            keep_codes=estimator.stream == "items", **common,
+        )  # fmt: skip
     return MaskedMethod(
         alpha=MASKED_ALPHA if estimator.alpha is None else estimator.alpha, projection=estimator.projection,
         damping=estimator.damping, refit=estimator.codes == "refit", forgetting=estimator.forgetting, **common,

@@ -12,6 +12,7 @@ import numpy as np
 from terafactor._random import Purpose, generator
 from terafactor._threads import Executor
 from terafactor._typing import Array
+from terafactor.kernels.ratings import row_width
 from terafactor.ratings.batches import RatingBatch, cut_into_batches
 from terafactor.ratings.model import Codes, RatingModel
 from terafactor.ratings.state import DAMPING, CompletionState
@@ -44,6 +45,9 @@ class PerFeatureMethod:
     pinned: bool = False
     """Whether biases are explicit."""
 
+    keep_codes: bool = False
+    """Whether positions hold the codes of users, as their last steps computed them."""
+
     batch_size: int | None = None
     """Users per step; None: a tenth of them."""
 
@@ -67,17 +71,19 @@ class PerFeatureMethod:
             state = self._initial_state(table) if start is None else CompletionState.at(start)
             batches = self._batches(table, state, executor)
             last = math.ceil(self.n_epochs * len(batches) - 1e-9)  # as many as the loop of matrices does
-            learner = CompletionLearner(batches, self, state, executor)
+            learner = CompletionLearner(batches, self, state, executor, self._kept_codes(table, state, start))
             run_loop(
                 learner, range(state.n_batches, last), len(batches), callbacks, max_time=self.max_time,
                 elapsed=elapsed, started=started,
             )  # fmt: skip
         return state
 
-    def learn_more(self, state: CompletionState, table: RatingTable) -> None:
-        """Learn from rows of users, in the order of their numbers, a batch at a time. The state has room for all."""
+    def learn_more(self, state: CompletionState, rows: RatingTable, known: Array) -> None:
+        """Learn from rows of users, in the order of their numbers, a batch at a time."""
+        state.grown(rows.shape[1])
+        state.expect(rows, known)
         with Executor(self.n_threads) as executor:
-            for batch in self._batches(table, state, executor, shuffle=False):
+            for batch in self._batches(rows, state, executor, shuffle=False):
                 step(state, batch, self.completion, executor)
 
     def watching(self, table: RatingTable) -> Callable[[Learner], RatingModel]:
@@ -95,6 +101,13 @@ class PerFeatureMethod:
     def at(self, position: Position) -> CompletionState:
         """Return the state of a position."""
         return CompletionState.at(position)
+
+    def last_codes(self, position: Position) -> Codes | None:
+        """Return the codes of users as their last steps computed them, if they were kept."""
+        if not self.keep_codes:
+            return None
+        factors, variances = position.array("last_codes", (2, None, row_width(self.n_components)), np.float32)
+        return Codes(factors, variances, np.zeros(len(factors), np.float32))
 
     @property
     def completion(self) -> CompletionOptions:
@@ -116,6 +129,16 @@ class PerFeatureMethod:
         state.totals += counts
         state.n_users = int(np.count_nonzero(np.bincount(table.users, minlength=table.shape[0])))
         return state
+
+    def _kept_codes(self, table: RatingTable, state: CompletionState, start: Position | None) -> Array | None:
+        """Return where codes and variances are kept (2, n, width), if they are; who was not yet coded is average."""
+        if not self.keep_codes:
+            return None
+        codes = np.zeros((2, table.shape[0], row_width(self.n_components)), np.float32)
+        if start is not None and "last_codes" in start.arrays:
+            return start.array("last_codes", codes.shape, np.float32)
+        codes[0, :, : self.n_components] = state.user_prior.mean
+        return codes
 
     def _batches(
         self, table: RatingTable, state: CompletionState, executor: Executor, *, shuffle: bool = True
@@ -140,7 +163,9 @@ class CompletionLearner:
         method: PerFeatureMethod,
         state: CompletionState,
         executor: Executor,
+        last_codes: Array | None = None,
     ) -> None:
+        self.last_codes = last_codes
         self.batches = batches
         self.method = method
         self.state = state
@@ -159,7 +184,9 @@ class CompletionLearner:
             epoch, place = divmod(number, len(self.batches))
             order = generator(self.method.seed, Purpose.ROW_ORDER, epoch + 1).permutation(len(self.batches))
             batch = self.batches[order[place]]
-            step(self.state, batch, self.method.completion, self.executor)
+            codes = step(self.state, batch, self.method.completion, self.executor)
+            if self.last_codes is not None:
+                self.last_codes[:, batch.users] = codes
             self.state.n_batches += 1
             yield batch.n_bytes
 
@@ -177,4 +204,5 @@ class CompletionLearner:
         return self.state.factors[:, : self.state.n_components].T
 
     def position(self) -> Position:
-        return self.state.position()
+        kept = {} if self.last_codes is None else {"last_codes": self.last_codes}
+        return self.state.position().with_all(Position({}, kept))

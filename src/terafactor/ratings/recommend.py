@@ -56,6 +56,11 @@ class Seen:
         offsets = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
         return Seen(starts, self.items[np.repeat(self.starts[np.maximum(users, 0)], lengths) + offsets])
 
+    def transposed(self, n_items: int) -> Seen:
+        """Return, the other way round, which users rated each of ``n_items`` items."""
+        users = np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), np.diff(self.starts))
+        return Seen.placed(self.items, users, n_items)
+
     def with_rows(self, rows: Seen, present: Indices, n_users: int) -> Seen:
         """Return what is known of ``n_users`` users, of which those ``present`` are what ``rows`` says."""
         before = Seen(np.append(self.starts, np.full(n_users + 1 - len(self.starts), self.starts[-1])), self.items)

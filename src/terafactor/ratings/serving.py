@@ -20,6 +20,9 @@ from terafactor.ratings.open import open_ratings
 from terafactor.ratings.recommend import Seen, best_items, most_similar
 from terafactor.ratings.table import Duplicates, RatingTable
 
+LEARNED_WITH = ("n_components", "statistics", "explicit_biases", "stream")
+"""Parameters that decide what is learned, not how."""
+
 
 class Serving:
     """Mixin of estimators that learned a :class:`RatingModel`: predictions, codes, recommendations."""
@@ -36,6 +39,7 @@ class Serving:
     _seen: Seen
     _state: Any
     _ids: tuple[Ids, Ids]
+    _learned_with: dict[str, Any]
 
     def predict(self, X: Any) -> Any:
         """Return predicted ratings.
@@ -181,6 +185,7 @@ class Serving:
     def _set_model(self, model: RatingModel, users: Ids, items: Ids) -> None:
         k = int(self.n_components)
         self._model, self._ids = model, (users, items)
+        self._learned_with = {name: getattr(self, name) for name in LEARNED_WITH}
         self.users_, self.items_ = users.values, items.values
         self.components_ = model.item_factors[:, :k].T
         self.user_factors_ = model.user_factors[:, :k]

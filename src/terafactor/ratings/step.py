@@ -41,8 +41,10 @@ class CompletionOptions:
         return self.alpha is None
 
 
-def step(state: CompletionState, batch: RatingBatch, options: CompletionOptions, executor: Executor) -> Array:
-    """Learn from one batch, changing ``state`` only; return the codes of its users (b, width)."""
+def step(
+    state: CompletionState, batch: RatingBatch, options: CompletionOptions, executor: Executor
+) -> tuple[Array, Array]:
+    """Learn from one batch, changing ``state`` only; return codes and variances of its users, (b, width) each."""
     codes, variances, errors = encode(
         batch.starts, batch.items, batch.values, state.factors, state.variances, state.user_prior, state.noise,
         options.alpha, executor,
@@ -65,7 +67,7 @@ def step(state: CompletionState, batch: RatingBatch, options: CompletionOptions,
     )  # fmt: skip
     state.n_steps += 1
     state.n_samples += len(batch.users)
-    return codes
+    return codes, variances
 
 
 def follow_errors(state: CompletionState, squared_error: float, n_ratings: int, decay: float) -> None:

@@ -59,7 +59,7 @@ class Storing(Serving, ModelFileMixin, Reporting, BaseEstimator):
         estimator._ids = (users, items)
         estimator.range_ = (position.number("low", float), position.number("high", float))
         if "model.item_factors" not in position.arrays:
-            return estimator._without_users()
+            return estimator._at_checkpoint(position.part("state"))
         model = RatingModel.at(position.part("model"), int(estimator.n_components))
         if (len(model.user_factors), len(model.item_factors)) != (len(users), len(items)):
             raise DataError("the file has other numbers of users or items than ids: it is not ours")
@@ -70,17 +70,23 @@ class Storing(Serving, ModelFileMixin, Reporting, BaseEstimator):
         )
         return estimator
 
-    def _without_users(self) -> Self:
-        """Become the model of a checkpoint, which has no codes of users: nobody is known, anybody can be folded in."""
-        if self.stream == "items":
-            raise DataError("a checkpoint with stream='items' cannot predict: finish the run with terafactor resume")
-        users, items = self._ids
-        model = self._method(self._seed).model(self._state)
-        none = np.zeros((0, model.item_factors.shape[1]), np.float32)
-        nobody = Codes(none, none, np.zeros(0, np.float32))
-        self._set_model(model.with_users(nobody), Ids(users.values[:0]), items)
-        self._seen = Seen.nothing(0)
+    def _at_checkpoint(self, position: Position) -> Self:
+        """Become the model of a checkpoint, which does not say who rated what, nor always which codes users have.
+
+        Without codes nobody is known, and anybody can be folded in.
+        """
+        (users, items), method = self._ids, self._method(self._seed)
+        model, codes = method.model(self._state), method.last_codes(position)
+        if codes is None:
+            none = np.zeros((0, model.item_factors.shape[1]), np.float32)
+            codes, users = Codes(none, none, np.zeros(0, np.float32)), Ids(users.values[:0])
+        self._set_model(self._completed(model, codes), users, items)
+        self._seen = Seen.nothing(len(users))
         return self
+
+    def _completed(self, model: RatingModel, codes: Codes) -> RatingModel:
+        """Return the model of a method with the codes of what is streamed, users being users."""
+        return model.turned_round(codes) if self.stream == "items" else model.with_users(codes)
 
     def panels(self) -> Sequence[Panel]:
         """Return what reports show in the place of atoms."""

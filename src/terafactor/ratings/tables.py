@@ -14,6 +14,7 @@ from terafactor.data.formats import require
 from terafactor.errors import DataError, ParameterError
 from terafactor.ratings.ids import Ids
 from terafactor.ratings.open import find_columns
+from terafactor.ratings.readers.blank import without_blank_lines
 
 if TYPE_CHECKING:
     from terafactor.ratings.matrix_completion import MatrixCompletion
@@ -113,7 +114,8 @@ def _read_table(path: Path) -> Any:
     try:
         if path.suffix.lower() in (".parquet", ".pq"):
             return polars.read_parquet(path)
-        return polars.read_csv(path, separator="\t" if path.suffix.lower() in (".tsv", ".inter") else ",")
+        separator = "\t" if path.suffix.lower() in (".tsv", ".inter") else ","
+        return polars.read_csv(without_blank_lines(path), separator=separator)
     except (polars.exceptions.PolarsError, OSError) as error:
         raise DataError(f"{path} cannot be read as a table: {error}") from error
 

@@ -7,6 +7,7 @@ import threading
 from types import FrameType
 from typing import Any, Self
 
+from terafactor.errors import RunInterruptedError
 from terafactor.solver.callbacks import Snapshot
 
 NAMES = ("SIGTERM", "SIGUSR1", "SIGINT")
@@ -41,3 +42,14 @@ class StopSignals:
         if number == signal.SIGINT and self.received == "SIGINT":
             raise KeyboardInterrupt
         self.received = signal.Signals(number).name
+
+
+class StopAtOnce(StopSignals):
+    """``with`` block that these signals leave at once, by :class:`RunInterruptedError`.
+
+    For what comes before the first step, such as packing, which leaves nothing half done.
+    """
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        name = signal.Signals(number).name
+        raise RunInterruptedError(f"stopped by {name} before the first step; to go on, give the same command again")

@@ -21,7 +21,7 @@ from terafactor.runs.live import LiveView
 from terafactor.runs.metrics import Metrics
 from terafactor.runs.parameters import differences, plain_parameters
 from terafactor.runs.presenter import Presenter
-from terafactor.runs.signals import StopSignals
+from terafactor.runs.signals import StopAtOnce, StopSignals
 from terafactor.solver.callbacks import Callback, Evaluation, Recorder, Snapshot
 from terafactor.solver.loop import Elapsed, Learner
 from terafactor.solver.position import Position
@@ -155,7 +155,8 @@ def train(
             run.config()
         elif run.is_run:
             raise ParameterError(f"{run.path} holds a run already: resume it, or choose another directory")
-        data = estimator.open_data(X)
+        with StopAtOnce():
+            data = estimator.open_data(X)
         found = newest(run.checkpoints) if resume else None
         settings = _resume(run, estimator, data) if resume else _start(run, estimator, X, data, holdout)
         _Training(run, estimator, data, settings, policy, found).run(callbacks, console)

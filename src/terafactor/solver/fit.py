@@ -42,6 +42,7 @@ def fit(
     first_batch: int = 0,
     elapsed: Elapsed | None = None,
     last_codes: Array | None = None,
+    beside: Position | None = None,
 ) -> SurrogateState:
     """Learn a dictionary from a source.
 
@@ -63,6 +64,8 @@ def fit(
         Time and bytes that an interrupted fit had used up.
     last_codes : ndarray of shape (n_samples, k), optional
         Takes the code of each row as its last step computed it.
+    beside : Position, optional
+        What positions of this fit hold besides its state.
 
     Returns
     -------
@@ -83,7 +86,7 @@ def fit(
         elapsed = replace(elapsed, bytes_read=elapsed.bytes_read + n_bytes)
     last_batch = math.ceil(options.n_epochs * stream.batches_per_epoch - 1e-9)  # 0.07 of 100 is 7
     run_loop(
-        DictionaryLearner(stream, problem, options, state, last_codes),
+        DictionaryLearner(stream, problem, options, state, last_codes, beside),
         range(first_batch, last_batch),
         stream.batches_per_epoch,
         callbacks,
@@ -118,8 +121,10 @@ class DictionaryLearner:
         options: SolverOptions,
         state: SurrogateState,
         last_codes: Array | None = None,
+        beside: Position | None = None,
     ) -> None:
         self.last_codes = last_codes
+        self.beside = beside or Position()
         self.stream = stream
         self.problem = problem
         self.options = options
@@ -168,10 +173,7 @@ class DictionaryLearner:
         return self.state.current_dictionary(self._executor)
 
     def position(self) -> Position:
-        position = self.state.position()
-        if self.last_codes is None:
-            return position
-        return Position(position.numbers, {**position.arrays, "last_codes": self.last_codes})
+        return self.state.position().with_all(self.beside)
 
 
 @contextlib.contextmanager

@@ -49,6 +49,10 @@ class Position:
             )
         return array
 
+    def with_all(self, other: Position) -> Position:
+        """Return a position that also holds all of another."""
+        return Position({**self.numbers, **other.numbers}, {**self.arrays, **other.arrays})
+
     def part(self, name: str) -> Position:
         """Return what is named ``name.something``, under the name something."""
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from terafactor.data.formats import require
 from terafactor.errors import DataError
+from terafactor.ratings.readers.blank import read_passing_over_blank_lines
 from terafactor.ratings.table import RatingTable
 
 PROBE = "probe.txt"
@@ -32,7 +33,7 @@ def read_netflix(folder: Path | str) -> RatingTable:
     if not files:
         raise DataError(f"{folder} has neither combined_data_*.txt nor mv_*.txt nor training_set/mv_*.txt")
     polars = require("polars", extra="ratings", purpose=f"reading {folder}")
-    frame = polars.concat([_read_part(polars, file) for file in files])
+    frame = polars.concat([_read(polars, file, 3) for file in files])
     return RatingTable.of(frame["user"], frame["item"], frame["rating"], frame["time"].to_numpy())
 
 
@@ -42,7 +43,7 @@ def split_probe(table: RatingTable, folder: Path | str) -> tuple[RatingTable, Ra
     if not path.is_file():
         raise DataError(f"{folder} has no {PROBE}")
     polars = require("polars", extra="ratings", purpose=f"reading {path}")
-    pairs = _read_lines(polars, path, 1)
+    pairs = _read(polars, path, 1)
     users, items = table.user_ids.find(pairs["user"]), table.item_ids.find(pairs["item"])
     if np.any(users < 0) or np.any(items < 0):
         raise DataError(f"{path} lists customers or movies that have no rating in {folder}")
@@ -59,36 +60,33 @@ def _files(folder: Path) -> list[Path]:
     return []
 
 
-def _read_part(polars: Any, path: Path) -> Any:
-    lines = _read_lines(polars, path, 3)
-    try:
-        return lines.select(
-            "user", "item",
-            rating=polars.col("field_1").cast(polars.Float32),
-            time=polars.col("field_2").str.to_date("%Y-%m-%d").cast(polars.Int64),
-        )  # fmt: skip
-    except polars.exceptions.PolarsError as error:
-        raise _first_bad_line(path, 3) from error
+def _read(polars: Any, path: Path, n_fields: int) -> Any:
+    """Read a file strictly: an error names the first line that is neither a movie nor a rating."""
+    frame = read_passing_over_blank_lines(path, lambda content: _parse(polars, content, n_fields))
+    if frame is None:
+        raise _first_bad_line(path, n_fields)
+    return frame
 
 
-def _read_lines(polars: Any, path: Path, n_fields: int) -> Any:
-    """Return the lines below their movie: ``7:`` starts the lines of movie 7."""
+def _parse(polars: Any, content: Path | bytes, n_fields: int) -> Any | None:
+    """Return the lines below their movie, None if one cannot be read: ``7:`` starts the lines of movie 7."""
     whole = polars.col("line").str.split_exact(",", n_fields - 1)
-    fields = [whole.struct.field(f"field_{number}") for number in range(n_fields)]
+    first = polars.col("field_0")
+    columns = {"user": first.cast(polars.Int64), "item": polars.col("item")}
+    if n_fields == 3:
+        columns["rating"] = polars.col("field_1").cast(polars.Float32)
+        columns["time"] = polars.col("field_2").str.to_date("%Y-%m-%d").cast(polars.Int64)
     try:
-        lines = polars.read_csv(path, has_header=False, separator=NO_SEPARATOR, schema={"line": polars.String})
-        lines = lines.select(fields)
-        first = polars.col("field_0")
+        lines = polars.read_csv(content, has_header=False, separator=NO_SEPARATOR, schema={"line": polars.String})
+        lines = lines.select(whole.struct.field(f"field_{number}") for number in range(n_fields))
         is_movie = first.str.ends_with(":")
-        numbered = lines.with_columns(
+        below = lines.with_columns(
             item=polars.when(is_movie).then(first.str.strip_chars_end(":")).cast(polars.Int64).forward_fill()
         ).filter(~is_movie)
-        numbered = numbered.with_columns(user=first.cast(polars.Int64))
-    except polars.exceptions.PolarsError as error:
-        raise _first_bad_line(path, n_fields) from error
-    if any(numbered[name].null_count() for name in numbered.columns):
-        raise _first_bad_line(path, n_fields)
-    return numbered
+        below = below.select(**columns)
+    except polars.exceptions.PolarsError:
+        return None
+    return None if any(below[name].null_count() for name in columns) else below
 
 
 def _first_bad_line(path: Path, n_fields: int) -> DataError:
@@ -98,6 +96,8 @@ def _first_bad_line(path: Path, n_fields: int) -> DataError:
     with path.open(encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, start=1):
             text = line.rstrip("\r\n")
+            if not text.strip():
+                continue
             below_a_movie = below_a_movie or bool(re.fullmatch(r"\d+:", text))
             if not below_a_movie or not (re.fullmatch(r"\d+:", text) or rating.fullmatch(text)):
                 return DataError(f"{path}, line {number} is neither 'movie:' nor a rating below one: {text[:80]!r}")

@@ -14,6 +14,7 @@ import numpy as np
 from terafactor.data.formats import require
 from terafactor.errors import DataError
 from terafactor.ratings.open import find_columns
+from terafactor.ratings.readers.blank import read_passing_over_blank_lines
 from terafactor.ratings.table import Duplicates, RatingTable
 
 SHOWN = 80
@@ -55,13 +56,11 @@ def read_text(
     if not first:
         raise DataError(f"{path} is empty")
     places = _places(first, layout, columns)
-    frame = _parse(polars, path, layout, places, len(first))
-    values = {role: frame[role] for role in places}
-    rating = values["rating"].to_numpy()
-    if any(series.null_count() for series in values.values()) or not np.isfinite(rating).all():
+    frame = read_passing_over_blank_lines(path, lambda content: _parse(polars, content, layout, places, len(first)))
+    if frame is None:
         raise _first_bad_line(path, layout, places, len(first))
-    times = values["time"].to_numpy() if "time" in values else None
-    return RatingTable.of(values["user"], values["item"], rating, times, duplicates=duplicates)
+    times = frame["time"].to_numpy() if "time" in places else None
+    return RatingTable.of(frame["user"], frame["item"], frame["rating"].to_numpy(), times, duplicates=duplicates)
 
 
 def _places(first: list[str], layout: TextLayout, columns: Mapping[str, str] | None) -> dict[str, int]:
@@ -72,15 +71,17 @@ def _places(first: list[str], layout: TextLayout, columns: Mapping[str, str] | N
     return {role: header.index(name) for role, name in find_columns(header, columns).items()}
 
 
-def _parse(polars: Any, path: Path, layout: TextLayout, places: Mapping[str, int], n_fields: int) -> Any:
-    """Return a data frame of the fields; ids are integers, or text where one is not."""
+def _parse(
+    polars: Any, content: Path | bytes, layout: TextLayout, places: Mapping[str, int], n_fields: int
+) -> Any | None:
+    """Return a data frame of the fields, None if a line is not a rating; ids are integers, or text where one is not."""
     names = {place * layout.step: role for role, place in places.items()}
     for id_type in (polars.Int64, polars.String):
         types = {"user": id_type, "item": id_type, "rating": polars.Float32, "time": polars.Float64}
         fields = [names.get(number, f"field {number}") for number in range((n_fields - 1) * layout.step + 1)]
         try:
-            return polars.read_csv(
-                path,
+            frame = polars.read_csv(
+                content,
                 separator=layout.parsed_separator,
                 has_header=False,
                 skip_rows=0 if layout.places is not None else 1,
@@ -89,14 +90,17 @@ def _parse(polars: Any, path: Path, layout: TextLayout, places: Mapping[str, int
             )
         except polars.exceptions.PolarsError:
             continue
-    raise _first_bad_line(path, layout, places, n_fields)
+        complete = not any(frame[role].null_count() for role in places)
+        return frame if complete and np.isfinite(frame["rating"].to_numpy()).all() else None
+    return None
 
 
 def _first_bad_line(path: Path, layout: TextLayout, places: Mapping[str, int], n_fields: int) -> DataError:
     """Find the line that is not a rating, in a second and slower pass."""
-    for number, fields in _lines(path, layout):
-        if number == 1 and layout.places is None:
-            continue
+    lines = _lines(path, layout)
+    if layout.places is None:
+        next(lines)
+    for number, fields in lines:
         problem = _problem(fields, places, n_fields)
         if problem:
             shown = layout.separator.join(fields)[:SHOWN]
@@ -105,14 +109,17 @@ def _first_bad_line(path: Path, layout: TextLayout, places: Mapping[str, int], n
 
 
 def _lines(path: Path, layout: TextLayout) -> Iterator[tuple[int, list[str]]]:
+    """Yield number and fields of each line that is not blank."""
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         if layout.step > 1:
             for number, line in enumerate(file, start=1):
-                yield number, line.rstrip("\r\n").split(layout.separator)
+                if line.strip():
+                    yield number, line.rstrip("\r\n").split(layout.separator)
             return
         reader = csv.reader(file, delimiter=layout.separator)
         for fields in reader:
-            yield reader.line_num, fields
+            if layout.separator.join(fields).strip():
+                yield reader.line_num, fields
 
 
 def _problem(fields: list[str], places: Mapping[str, int], n_fields: int) -> str | None:

@@ -30,8 +30,9 @@ def read_titles(path: Path | str) -> dict[str, str]:
     rows = [line.split(separator) for line in lines] if len(separator) > 1 else csv.reader(lines, delimiter=separator)
     titles = {}
     for number, row in enumerate(rows, start=1):
-        if row and len(row) < 2:
+        if not any(field.strip() for field in row):
+            continue
+        if len(row) < 2:
             raise DataError(f"{path}, line {number}: an id and a title are needed, got {row[0]!r}")
-        if row:
-            titles[row[0].strip()] = row[1].strip()
+        titles[row[0].strip()] = row[1].strip()
     return titles

@@ -1,0 +1,124 @@
+"""Rows that come after the fit."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from terafactor import MatrixCompletion, RatingTable
+from terafactor.datasets import make_ratings
+from terafactor.errors import ParameterError
+from terafactor.ratings.biases import Biases
+from terafactor.ratings.ids import Ids
+
+METHODS = [
+    {},
+    {"alpha": 0.1},
+    {"explicit_biases": True},
+    {"statistics": "masked"},
+    {"statistics": "masked", "projection": "exact"},
+    {"statistics": "masked", "codes": "last", "damping": 2.0},
+]
+
+
+def fitted(X, **parameters):
+    return MatrixCompletion(**({"n_components": 5, "random_state": 0, "n_epochs": 5} | parameters)).fit(X)
+
+
+@pytest.mark.parametrize("parameters", METHODS, ids=str)
+def test_new_users_and_items_are_taken_in(parameters):
+    users, items, values = make_ratings(600, 60, 10800)
+    early = (users < 300) & (items < 50)
+    model = fitted((users[early], items[early], values[early]), **parameters)
+    later = users >= 300
+    model.partial_fit((users[later], items[later], values[later]))
+    assert set(model.users_) == set(users[early | later])
+    assert set(model.items_) == set(range(60))
+    seen = {item for user, item in zip(users, items, strict=True) if user == 450}
+    assert not seen & set(model.recommend([450], n=10)[0][0])
+    for some in (later, later & (items >= 50)):
+        left = values[some] - values[some].mean()
+        assert -model.score((users[some], items[some], values[some])) < 0.5 * np.sqrt(np.mean(left**2))
+
+
+@pytest.mark.parametrize("parameters", METHODS, ids=str)
+def test_the_row_of_a_known_user_is_replaced_and_others_stay(X, parameters):
+    model = fitted(X, **parameters)
+    row = sparse.lil_array((1, 60))
+    row[0, [1, 2, 3]] = [5, 1, 4]
+    before = model.user_factors_.copy()
+    model.partial_fit(row.tocsr())
+    np.testing.assert_array_equal(model.user_factors_[1:], before[1:])
+    assert not np.allclose(model.user_factors_[0], before[0])
+    if model.codes == "refit":
+        np.testing.assert_allclose(model.user_factors_[0], model.transform(row.tocsr())[0], rtol=1e-5)
+    assert len(model.users_) == 120
+    assert set(range(60)) - set(model.recommend([0], n=57)[0][0]) == {1, 2, 3}
+    assert model.range_ == (min(1, X.data.min()), max(5, X.data.max()))
+
+
+@pytest.mark.parametrize("parameters", METHODS, ids=str)
+def test_streamed_items_are_users_of_the_matrix_turned_round(X, parameters):
+    columns = sparse.random_array((125, 70), density=0.1, rng=0, format="csc")
+    columns = sparse.hstack([sparse.csc_array((125, 50)), columns[:, 50:]], format="csc")
+    by_item = fitted(X, stream="items", **parameters).partial_fit(columns)
+    by_user = fitted(X.T, **parameters).partial_fit(columns.T)
+    assert (len(by_item.users_), len(by_item.items_)) == (125, 70)
+    users, items = (axis.ravel() for axis in np.indices((125, 70)))
+    np.testing.assert_array_equal(by_item.predict((users, items)), by_user.predict((items, users)))
+    seen = {*X[[7], :50].nonzero()[1], *columns[[7]].nonzero()[1]}
+    assert set(range(70)) - set(by_item.recommend([7], n=70 - len(seen))[0][0]) == seen
+
+
+@pytest.mark.parametrize("parameters", [*METHODS, {"stream": "items"}], ids=str)
+def test_learning_more_gives_the_same_bits_for_any_number_of_threads(X, parameters):
+    one, two = (fitted(X, n_threads=n, n_epochs=1, **parameters).partial_fit(X[:40]) for n in (1, 2))
+    np.testing.assert_array_equal(one.components_, two.components_)
+    np.testing.assert_array_equal(one.user_factors_, two.user_factors_)
+
+
+def test_the_first_rows_are_fitted(X):
+    one, two = MatrixCompletion(2, random_state=0).partial_fit(X), MatrixCompletion(2, random_state=0).fit(X)
+    np.testing.assert_array_equal(one.components_, two.components_)
+
+
+@pytest.mark.parametrize("parameters", METHODS, ids=str)
+def test_new_users_without_ratings_are_average(X, parameters):
+    model = fitted(X, **parameters)
+    taller = sparse.coo_array((X[:1].data, (np.full(X[:1].nnz, 121), X[:1].nonzero()[1])), shape=(122, 60))
+    model.partial_fit(taller)
+    assert len(model.users_) == 122
+    np.testing.assert_allclose(model.predict(([120], [5])), model.predict(([999], [5])), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_components": 4}, "n_components is 4 but the model was learned with 5"),
+        ({"statistics": "masked"}, "statistics is 'masked' but the model was learned with 'per_feature'"),
+        ({"stream": "items"}, "stream is 'items' but the model was learned with 'users': set it back, or call fit"),
+    ],
+)
+def test_what_was_learned_otherwise_cannot_go_on(X, change, message):
+    model = fitted(X).set_params(**change)
+    with pytest.raises(ParameterError, match=message):
+        model.partial_fit(X)
+
+
+def test_biases_of_items_that_had_ratings_stay(table):
+    nothing = Biases(float(table.values.mean(dtype=np.float64)), np.zeros(0, np.float32), np.zeros(0, np.float32))
+    whole = Biases.of(table, damping=1.0)
+    none_rated = nothing.after(table, np.zeros(60, bool), damping=1.0)
+    np.testing.assert_array_equal(none_rated.items, whole.items)
+    np.testing.assert_array_equal(none_rated.users, whole.users)
+
+    more = RatingTable(
+        np.array([3, 3, 120], np.int32), np.array([5, 60, 60], np.int32), np.array([5, 4, 2], np.float32),
+        Ids(np.arange(121)), Ids(np.arange(61)),
+    )  # fmt: skip
+    after = whole.after(more, np.arange(61) < 60, damping=1.0)
+    np.testing.assert_array_equal(after.items[:60], whole.items)
+    np.testing.assert_array_equal(np.delete(after.users[:120], 3), np.delete(whole.users, 3))
+    left = more.values - whole.offset - after.items[more.items]
+    np.testing.assert_allclose(after.users[[3, 120]], [left[:2].sum() / 3, left[2] / 2], atol=1e-5)
+    left = more.values - whole.offset - after.users[more.users]
+    assert after.items[60] == pytest.approx(left[1:].sum() / 3, abs=1e-3)
