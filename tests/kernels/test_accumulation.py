@@ -16,13 +16,14 @@ from terafactor.kernels.accumulation import (
 )
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_components", [1, 5, 8, 9, 20])
 @pytest.mark.parametrize("n_observed", [0, 1, 15, 16, 17, 60])
-def test_gather_and_scatter(order, n_observed):
+def test_gather_and_scatter(dtype, n_components, n_observed):
     random = np.random.default_rng(0)
-    matrix = np.asarray(random.standard_normal((5, 60)), order=order)
+    matrix = np.asarray(random.standard_normal((n_components, 60)), dtype, order="F")
     columns = np.sort(random.permutation(60)[:n_observed])
-    out = np.empty((5, n_observed))
+    out = np.empty((n_components, n_observed), dtype)
     gather_features(matrix.T, columns, 0, n_observed, out)
     np.testing.assert_array_equal(out, matrix[:, columns])
     expected = matrix.copy()

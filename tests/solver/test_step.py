@@ -62,7 +62,7 @@ def run_both(problem, options, dtype, n_steps=15):
 @pytest.mark.parametrize("forgetting", [0.9, 1.0])
 def test_equals_the_paper(problem, statistics, reduction, forgetting):
     options = SolverOptions(
-        5, batch_size=9, reduction=reduction, statistics=statistics, schedule=PowerDecay(forgetting)
+        9, batch_size=9, reduction=reduction, statistics=statistics, schedule=PowerDecay(forgetting)
     )
     state, memory = run_both(problem, options, np.float64)
     np.testing.assert_allclose(state.code_gram, memory.C, atol=1e-8 * np.abs(memory.C).max())

@@ -81,7 +81,7 @@ class PackedSource(MatrixSource):
             document = array_document(self.layout.scales, len(lengths), {})
             self._verify(scales_path(self.path) / "zarr.json", encoded(document))
         self._orders = self._read_permutations()
-        self._places: dict[int, Indices] = {}
+        self._places: dict[int, tuple[Indices, Indices]] = {}
         self._verified: set[int] = set()
 
     @property
@@ -102,7 +102,8 @@ class PackedSource(MatrixSource):
         for block in np.unique(self._blocks.owners(rows)):
             n_tiles = layout.n_tiles
             if columns is not None:
-                n_tiles = len(self._chosen(self._places_of(int(self._blocks.record[block]))[columns]))
+                tile, _ = self._places_of(int(self._blocks.record[block]))
+                n_tiles = len(self._chosen(tile[columns]))
             total += n_tiles * per_tile + per_block
         return total
 
@@ -135,9 +136,8 @@ class PackedSource(MatrixSource):
         """Read rows of one block: put the tiles that hold the columns in memory, and pick from there."""
         height, width = self.layout.block_rows, self.layout.tile_width
         record = int(self._blocks.record[block])
-        places = self._places_of(record)[columns]
-        chosen = self._chosen(places)
-        tile, inside = np.divmod(places, width)
+        tile, inside = (part[columns] for part in self._places_of(record))
+        chosen = self._chosen(tile)
         number = int(self._blocks.number[block])
         self._verify_record(record)
         tiles = self._tiles(record_path(self.path, record), number, self.layout, chosen, f"block {number}", record)
@@ -154,10 +154,10 @@ class PackedSource(MatrixSource):
             scales = self._tiles(scales_path(self.path), record, self.layout.scales, chosen, "the scales", record)
             out *= scales[slot[tile], 0, inside]
 
-    def _chosen(self, places: Indices) -> Indices:
-        """Return the tiles that hold some places of a record, ascending."""
+    def _chosen(self, tiles: Indices) -> Indices:
+        """Return these tiles, each once, ascending."""
         touched = np.zeros(self.layout.n_tiles, np.bool_)
-        touched[places // self.layout.tile_width] = True
+        touched[tiles] = True
         return np.flatnonzero(touched)
 
     def _tiles(self, array: Path, block: int, layout: PackedLayout, chosen: Indices, what: str, record: int) -> Array:
@@ -168,13 +168,13 @@ class PackedSource(MatrixSource):
                 f"{what} of {self.record_name(record)} is damaged: {error}; restore it or pack again"
             ) from error
 
-    def _places_of(self, record: int) -> Indices:
-        """Return where each feature lies among the columns of a record."""
+    def _places_of(self, record: int) -> tuple[Indices, Indices]:
+        """Return in which tile of a record each feature lies, and where inside it."""
         number = record % N_PERMUTATIONS
         if number not in self._places:
             places = np.empty_like(self._orders[number])
             places[self._orders[number]] = np.arange(len(places), dtype=places.dtype)
-            self._places[number] = places
+            self._places[number] = np.divmod(places, places.dtype.type(self.layout.tile_width))
         return self._places[number]
 
     def _verify_record(self, record: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 from numba import types
+from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 SIDE = 8
@@ -16,6 +17,9 @@ def transpose_square(typing, source, starts, target, ends):
 
     source, target: contiguous arrays; starts, ends: tuples of the places, in the flattened array, where runs begin.
     """
+
+    if source.layout != "C" or target.layout != "C":
+        raise TypingError(f"squares are turned between contiguous arrays, not {source} and {target}")
 
     def codegen(context, builder, signature, args):
         source, target = (

@@ -306,7 +306,7 @@ def absorb(
         return observed(state.data_code, columns)
     chosen = np.arange(len(counts)) if sums.columns is None else sums.columns
     matrix, totals = state.data_code.T, np.ascontiguousarray(sums.data_code.T)
-    if sums.columns is not columns:
+    if sums.columns is not columns or state.data_code.flags.c_contiguous:
         executor.split(lambda a, b: blend_features(matrix, chosen, totals, keep, take, a, b), len(chosen))
         return observed(state.data_code, columns)
     out = np.empty((len(state.data_code), len(chosen)), matrix.dtype)
