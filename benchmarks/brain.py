@@ -27,7 +27,7 @@ from terafactor.solver import objective
 
 REAL = Path.home() / ".cache" / "terafactor-data" / "fmri"
 ALPHA, K = 2e-4, 20
-PEER_ALPHAS = (10.0, 4.0, 2.0, 1.0)
+PEER_ALPHAS = (10.0, 4.0, 2.0, 1.0, 0.5)
 """Penalties of nilearn to choose its best from; 10 is its default."""
 
 REDUCTIONS = (1, 4, 8, 12)
