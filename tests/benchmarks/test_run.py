@@ -1,0 +1,24 @@
+"""The page of bars: what falls short comes first, and every line says when it was measured."""
+
+import sys
+
+from benchmarks import run as benchmarks_run
+from benchmarks.harness import Bar, Skipped
+
+
+def suite(quick):
+    yield Bar("met", 1.0, 2.0, details={"seconds": 3.25})
+    yield Bar("not met", 3.0, 2.0, unit="%")
+    yield Skipped("left out", "no such peer")
+
+
+def test_each_bar_is_on_file_and_on_the_page(monkeypatch, tmp_path):
+    monkeypatch.setattr(benchmarks_run, "SUITES", {"some": {"suite": suite}})
+    monkeypatch.setattr(benchmarks_run, "NAMES", ["some.suite", "some.other"])
+    monkeypatch.setattr(benchmarks_run, "OUTPUT", tmp_path / "output")
+    monkeypatch.setattr(sys, "argv", ["run", "some.suite", "--page", str(tmp_path / "bars.md")])
+    assert benchmarks_run.main() == 1
+    assert (tmp_path / "output" / "bars" / "some.suite.json").is_file()
+    page = (tmp_path / "bars.md").read_text()
+    assert page.index("| not met | 3 % | at most 2 % |") < page.index("| met | 1 x | at most 2 x | seconds 3.25 |")
+    assert "| some.suite | left out | no such peer |" in page
