@@ -195,16 +195,25 @@ class Moment:
     _learner = types.SimpleNamespace(atoms=lambda: np.zeros((1, 1)))
 
 
-def test_showing_a_run_keeps_within_its_share(monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr(presenter_module, "time", clock)
-    times = []
+@pytest.fixture(name="showing")
+def presenter_of_given_cost(monkeypatch):
+    """Return what makes a presenter that takes some seconds each time, with its clock and the times of showing."""
 
-    def slow(atoms):
-        times.append(clock.now)
-        clock.now += 2.0
+    def make(seconds, is_due):
+        clock, times = Clock(), []
+        monkeypatch.setattr(presenter_module, "time", clock)
 
-    presenter = Presenter(slow, lambda snapshot: True)
+        def show(atoms):
+            times.append(clock.now)
+            clock.now += seconds
+
+        return Presenter(show, lambda snapshot: is_due(clock.now)), clock, times
+
+    return make
+
+
+def test_showing_a_run_keeps_within_its_share(showing):
+    presenter, clock, times = showing(2.0, lambda now: True)
     while clock.now < 4000:
         clock.now += 0.5
         presenter(Moment())
@@ -212,16 +221,8 @@ def test_showing_a_run_keeps_within_its_share(monkeypatch):
     assert len(times) >= 15
 
 
-def test_a_run_with_a_checkpoint_a_minute_is_shown_at_each(monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr(presenter_module, "time", clock)
-    times = []
-
-    def quick(atoms):
-        times.append(clock.now)
-        clock.now += 0.3
-
-    presenter = Presenter(quick, lambda snapshot: clock.now % 60 == 0)
+def test_a_run_with_a_checkpoint_a_minute_is_shown_at_each(showing):
+    presenter, clock, times = showing(0.3, lambda now: now % 60 == 0)
     for minute in range(20):
         clock.now = 60.0 * minute + 30
         presenter(Moment())

@@ -82,7 +82,7 @@ def _sparse_rotation(maps: Array) -> Array:
 
 
 def _cubes(values: Array) -> Array:
-    """Return ``values**3``, by products: NumPy takes logarithms for any power but the second."""
+    """Return ``values**3``, by products: as a power NumPy computes it many times slower."""
     return values**2 * values
 
 

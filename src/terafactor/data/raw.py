@@ -130,7 +130,7 @@ class RawSource(MatrixSource):
     def _fill(self, descriptor: int, out: Array, position: int) -> None:
         """Read numbers into ``out``, contiguous, from a position after the header."""
         start = self.layout.offset + position
-        done = fill(descriptor, [out], start)
+        done = fill(descriptor, out, start)
         if done < out.nbytes:
             raise DataError(f"{self.layout.name} ended at byte {start + done}: it shrank")
 

@@ -43,7 +43,7 @@ def read_tiles(array: Path, block: int, layout: PackedLayout, chosen: Indices) -
     with _opened(path, layout) as descriptor:
         for run in _runs(chosen):
             first, wanted = int(chosen[run.start]), raw[run].nbytes
-            found = fill(descriptor, [raw[run]], first * size)
+            found = fill(descriptor, raw[run], first * size)
             if found != wanted:
                 raise DamagedShardError(f"its file ended in chunk {first + found // size}")
     tiles = raw.view(layout.tile_type)[:, 0]
@@ -99,7 +99,7 @@ def _opened(path: Path, layout: PackedLayout) -> Iterator[int]:
             os.posix_fadvise(file.fileno(), size - layout.index_bytes, layout.index_bytes, os.POSIX_FADV_WILLNEED)
         yield file.fileno()
         index = np.empty(layout.index_bytes, np.uint8)
-        fill(file.fileno(), [index], size - layout.index_bytes)
+        fill(file.fileno(), index, size - layout.index_bytes)
         if index.tobytes() != sealed(layout.index):
             raise DamagedShardError("the list of its chunks is damaged, or lacks one")
 
