@@ -7,7 +7,9 @@ import pytest
 from scipy import sparse
 
 from terafactor import MaskedDictionaryLearning, open_source
-from terafactor.data import SparseSource
+from terafactor.data import ArraySource, SparseSource
+from terafactor.data.joined import JoinedSource
+from terafactor.data.rows import SelectedRows
 from terafactor.errors import DataError, DataTypeError
 from terafactor.testing import SourceContract
 
@@ -35,6 +37,18 @@ class TestNpz(SourceContract):
     def make(self, tmp_path):
         sparse.save_npz(tmp_path / "matrix.npz", make_matrix(np.float32).tocsc())
         return open_source(tmp_path / "matrix.npz"), make_matrix(np.float32).toarray()
+
+
+class TestSomeRowsOfSparse(SourceContract):
+    def make(self, tmp_path):
+        rows = np.arange(3, 37, 2)
+        return SelectedRows(SparseSource(make_matrix()), rows), make_matrix().toarray()[rows]
+
+
+class TestSeveralSparse(SourceContract):
+    def make(self, tmp_path):
+        first, second = make_matrix().tocsr(), make_matrix().tocsr()[:9]
+        return JoinedSource([SparseSource(first), SparseSource(second)]), sparse.vstack([first, second]).toarray()
 
 
 class TestSparseObject(SourceContract):
@@ -70,6 +84,19 @@ class TestSparseAnnData(SourceContract):
     def make(self, tmp_path):
         data = write_h5ad(tmp_path / "cells.h5ad", make_matrix().tocsr())
         return open_source(data), make_matrix().toarray()
+
+
+def test_tells_how_much_is_stored():
+    matrix = make_matrix().tocsr()
+    share = matrix.nnz / (37 * 23)
+    source = SparseSource(matrix)
+    assert source.stored_share == share
+    assert source.absent_as_missing().stored_share == 1
+    assert source.stored_bytes(np.arange(37)) == matrix.nnz * 12
+    assert JoinedSource([source, source]).stored_share == share
+    assert JoinedSource([source, ArraySource(matrix.toarray())]).stored_share == 1
+    with pytest.raises(DataTypeError, match="dense"):
+        ArraySource(matrix.toarray()).read_stored(np.arange(3))
 
 
 @pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil"])

@@ -6,7 +6,7 @@ from terafactor.data.pack import pack
 from terafactor.data.patches import PatchSource
 from terafactor.data.source import FeatureTiles, MatrixSource
 from terafactor.data.sparse import SparseSource
-from terafactor.data.stream import Batch, BatchStream
+from terafactor.data.stream import Batch, BatchStream, Stretch
 
 __all__ = [
     "ArraySource",
@@ -16,6 +16,7 @@ __all__ = [
     "MatrixSource",
     "PatchSource",
     "SparseSource",
+    "Stretch",
     "open_source",
     "pack",
 ]

@@ -14,7 +14,7 @@ from terafactor.data.array import open_array
 from terafactor.data.formats import Format, check_matrix, ends_with, is_a, reading_dtype
 from terafactor.data.hdf5 import HDF5Source, opened, require_h5py
 from terafactor.data.source import MatrixSource, check_indices
-from terafactor.data.sparse import dense_rows, in_order, open_sparse
+from terafactor.data.sparse import dense_rows, in_order, open_sparse, share_of_entries
 from terafactor.errors import DataError
 
 PARTS = ("indptr", "indices", "data")
@@ -46,6 +46,7 @@ class SparseHDF5Source(MatrixSource):
             self.dtype = reading_dtype(found["data"].dtype, self.name)
             self._starts = _checked_starts(found, self.shape[0], self.name)
             together = found["data"].chunks or (1,)
+        self.stored_share = share_of_entries(int(self._starts[-1]), self.shape, self.absent)
         self._height = max(1, together[0] * self.shape[0] // max(int(self._starts[-1]), 1))
 
     def record_name(self, record: int) -> str:
@@ -53,7 +54,7 @@ class SparseHDF5Source(MatrixSource):
 
     def absent_as_missing(self) -> Self:
         changed = copy.copy(self)
-        changed.absent = np.nan
+        changed.absent, changed.stored_share = np.nan, 1.0
         return changed
 
     def row_blocks(self, record: int) -> Sequence[range] | None:
@@ -65,9 +66,9 @@ class SparseHDF5Source(MatrixSource):
 
     def read(self, rows: Indices, columns: Indices | None = None) -> Array:
         check_indices(rows, self.shape[0], "rows")
-        return dense_rows(self._rows(rows), np.arange(len(rows)), columns, self.absent)
+        return dense_rows(self.read_stored(rows), np.arange(len(rows)), columns, self.absent)
 
-    def _rows(self, rows: Indices) -> Any:
+    def read_stored(self, rows: Indices) -> Any:
         """Return some rows as a sparse matrix; those that follow each other in a single read."""
         from scipy.sparse import csr_array
 

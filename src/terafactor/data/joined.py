@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -48,6 +48,7 @@ class JoinedSource(MatrixSource):
         self.in_memory = all(source.in_memory for source in self.sources)
         self.whole_records = any(source.whole_records for source in self.sources)
         self.holds_nan = any(source.holds_nan for source in self.sources)
+        self.stored_share = self._stored_share()
         self.geometry = first.geometry
 
     @property
@@ -95,6 +96,24 @@ class JoinedSource(MatrixSource):
             mine = owners == number
             values[mine] = self._read_from(int(number), rows[mine], columns)
         return values
+
+    def read_stored(self, rows: Indices) -> Any:
+        from scipy.sparse import vstack
+
+        check_indices(rows, self.shape[0], "rows")
+        owners = self._owners(rows)
+        places = np.argsort(owners, kind="stable")  # rows of one source after those of another
+        parts = [
+            self.sources[number].read_stored(rows[owners == number] - self._starts[number])
+            for number in np.unique(owners)
+        ]
+        return vstack(parts, format="csr")[np.argsort(places, kind="stable")]
+
+    def _stored_share(self) -> float:
+        """Return the share of all; with a source that stores every entry, none is left out of any."""
+        shares = [source.stored_share for source in self.sources]
+        heights = [source.shape[0] for source in self.sources]
+        return 1.0 if max(shares) == 1 else float(np.average(shares, weights=heights))
 
     def _distinct_labels(self) -> list[str]:
         """Return labels that tell the sources apart: with folders, or else with numbers, where names are the same."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -32,6 +32,7 @@ class SelectedRows(MatrixSource):
         self.in_memory = base.in_memory
         self.whole_records = base.whole_records
         self.holds_nan = base.holds_nan
+        self.stored_share = base.stored_share
         self.geometry = base.geometry
         ends = [0, *(int(np.searchsorted(self.rows, record.stop)) for record in base.records)]
         pairs = [range(start, stop) for start, stop in itertools.pairwise(ends)]
@@ -72,6 +73,10 @@ class SelectedRows(MatrixSource):
     def read(self, rows: Indices, columns: Indices | None = None) -> Array:
         check_indices(np.asarray(rows), self.shape[0], "rows")
         return self.base.read(self.rows[rows], columns)
+
+    def read_stored(self, rows: Indices) -> Any:
+        check_indices(np.asarray(rows), self.shape[0], "rows")
+        return self.base.read_stored(self.rows[rows])
 
 
 def choose_rows(source: MatrixSource, n_rows: int, seed: int) -> Indices:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -57,6 +57,9 @@ class MatrixSource(ABC):
     holds_nan: bool = False
     """Of a source in memory: whether NaN stands for missing values in it; one that says False refused them."""
 
+    stored_share: float = 1.0
+    """Share of the entries that are stored: of a sparse matrix, those that are not are zeros."""
+
     geometry: tuple[int, ...] | None = None
     """Shape of a row as a picture, for those who draw atoms."""
 
@@ -97,6 +100,10 @@ class MatrixSource(ABC):
             "mark missing entries of a dense one with NaN and say missing='nan'"
         )
 
+    def read_stored(self, rows: Indices) -> Any:
+        """Return whole rows as a ``scipy.sparse.csr_array`` in canonical format (b, p); sparse sources have such."""
+        raise DataTypeError(f"{self.record_name(0)} is dense: none of its zeros can be left out")
+
     @abstractmethod
     def read(self, rows: Indices, columns: Indices | None = None) -> Array:
         """Return the values at ``rows`` and ``columns`` (None: all features, in order), a new (b, s) array."""
@@ -117,6 +124,19 @@ def check_finite(values: Array, name: str = "X", *, allow_nan: bool = False, row
             raise DataError(f"{name} contains {value} at row {start + row}, column {column}; {MUST_BE_FINITE}")
 
 
+def is_checked(source: MatrixSource, allow_nan: bool) -> bool:
+    """Whether the values of a source need no look any more, because they were refused or not when it was made."""
+    return source.in_memory and (allow_nan or not source.holds_nan)
+
+
+def read_stored_finite(source: MatrixSource, rows: Indices) -> Any:
+    """Read the stored entries of whole rows, as :func:`read_finite` does all entries."""
+    stored = source.read_stored(rows)
+    if not is_checked(source, allow_nan=False) and not np.isfinite(stored.data).all():
+        read_finite(source, rows)  # which says where
+    return stored
+
+
 def read_finite(
     source: MatrixSource, rows: Indices, columns: Indices | None = None, *, allow_nan: bool = False
 ) -> Array:
@@ -125,8 +145,7 @@ def read_finite(
     allow_nan: whether NaN may stand for missing values.
     """
     values = source.read(rows, columns)
-    checked = source.in_memory and (allow_nan or not source.holds_nan)
-    found = None if checked else first_not_finite(values, allow_nan)
+    found = None if is_checked(source, allow_nan) else first_not_finite(values, allow_nan)
     if found is None:
         return values
     row, column, value = int(rows[found[0]]), found[1], found[2]

@@ -18,7 +18,7 @@ from terafactor.kernels.accumulation import fill_sparse_rows
 
 
 class SparseSource(MatrixSource):
-    """A SciPy sparse matrix or array; a batch of rows is made dense when it is read, never the whole.
+    """A SciPy sparse matrix or array; rows are made dense when they are read as such, never the whole.
 
     Parameters
     ----------
@@ -49,6 +49,7 @@ class SparseSource(MatrixSource):
         self.absent = absent
         self.holds_nan = bool(np.isnan(absent) or (allow_nan and np.isnan(rows.data).any()))
         self.shape = (int(rows.shape[0]), int(rows.shape[1]))
+        self.stored_share = share_of_entries(rows.nnz, self.shape, absent)
         self.dtype = rows.dtype
 
     def record_name(self, record: int) -> str:
@@ -60,6 +61,19 @@ class SparseSource(MatrixSource):
     def read(self, rows: Indices, columns: Indices | None = None) -> Array:
         check_indices(rows, self.shape[0], "rows")
         return dense_rows(self.matrix, rows, columns, self.absent)
+
+    def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
+        starts, entry = self.matrix.indptr, self.matrix.dtype.itemsize + self.matrix.indices.itemsize
+        return int((starts[rows + 1] - starts[rows]).sum()) * entry
+
+    def read_stored(self, rows: Indices) -> Any:
+        check_indices(rows, self.shape[0], "rows")
+        return self.matrix[rows]
+
+
+def share_of_entries(n_stored: int, shape: tuple[int, int], absent: float) -> float:
+    """Return which share of the entries has a value that must be read, those that are absent being zero or not."""
+    return n_stored / max(math.prod(shape), 1) if absent == 0 else 1.0
 
 
 def dense_rows(matrix: Any, rows: Indices, columns: Indices | None, absent: float) -> Array:

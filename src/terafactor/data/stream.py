@@ -6,9 +6,10 @@ import contextlib
 import itertools
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from terafactor._random import Purpose, generator
 from terafactor._typing import Array, Indices
 from terafactor.data.masks import Masks
 from terafactor.data.read_ahead import read_ahead
-from terafactor.data.source import MatrixSource, read_finite
+from terafactor.data.source import MatrixSource, read_finite, read_stored_finite
 from terafactor.kernels.missing import split_missing
 
 
@@ -47,6 +48,23 @@ class Batch:
 
     n_bytes: int = 0
     """Its share of the bytes that were read."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Batches of whole rows that follow each other, read together and without their zeros."""
+
+    rows: Indices
+    """Row numbers (m,)."""
+
+    values: Any
+    """Their stored entries, a ``scipy.sparse.csr_array`` (m, p)."""
+
+    parts: Sequence[slice]
+    """Which of the rows each batch has."""
+
+    n_bytes: int
+    """Bytes that were read."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +162,31 @@ class BatchStream:
         with contextlib.closing(read_ahead(tasks, in_memory=self.source.in_memory or stop - start <= 1)) as parts:
             for batches in parts:
                 yield from batches
+
+    def stretches(self, start: int, stop: int, length: int) -> Generator[Stretch, None, None]:
+        """Read the batches from ``start`` to ``stop`` of a sparse source, up to ``length`` of one epoch together.
+
+        There must be no masks. Close it when not all of them are wanted.
+        """
+        tasks = (partial(self._read_stretch, numbers) for numbers in self._cut(start, stop, length))
+        with contextlib.closing(read_ahead(tasks, in_memory=self.source.in_memory or stop - start <= length)) as parts:
+            yield from parts
+
+    def _cut(self, start: int, stop: int, length: int) -> Iterator[list[Indices]]:
+        """Yield the rows of each batch of a stretch. Where one ends depends on the batch it starts with only."""
+        while start < stop:
+            end = min(start + length, stop, (start // self.batches_per_epoch + 1) * self.batches_per_epoch)
+            yield [self.rows(number) for number in range(start, end)]
+            start = end
+
+    def _read_stretch(self, batches: list[Indices]) -> Stretch:
+        rows, ends = np.concatenate(batches), np.cumsum([0, *map(len, batches)])
+        return Stretch(
+            rows=rows,
+            values=read_stored_finite(self.source, rows),
+            parts=[slice(int(first), int(last)) for first, last in itertools.pairwise(ends)],
+            n_bytes=self.source.stored_bytes(rows),
+        )
 
     def _tasks(self, start: int, stop: int) -> Iterator[Callable[[], list[Batch]]]:
         """Yield what reads the batches of each visit, to be called by any thread."""

@@ -20,7 +20,7 @@ from terafactor.ratings.step import MEMORY, CompletionOptions, step
 from terafactor.ratings.table import RatingTable
 from terafactor.solver.callbacks import Callback
 from terafactor.solver.fit import announce_compilation
-from terafactor.solver.loop import Elapsed, Learner, run_loop
+from terafactor.solver.loop import Advance, Elapsed, Learner, run_loop
 from terafactor.solver.position import Position
 
 N_BATCHES = 10
@@ -179,7 +179,7 @@ class CompletionLearner:
     def n_samples(self) -> int:
         return self.state.n_samples
 
-    def steps(self, numbers: range) -> Generator[int, None, None]:
+    def steps(self, numbers: range) -> Generator[Advance, None, None]:
         for number in numbers:
             epoch, place = divmod(number, len(self.batches))
             order = generator(self.method.seed, Purpose.ROW_ORDER, epoch + 1).permutation(len(self.batches))
@@ -188,7 +188,7 @@ class CompletionLearner:
             if self.last_codes is not None:
                 self.last_codes[:, batch.users] = codes
             self.state.n_batches += 1
-            yield batch.n_bytes
+            yield Advance(1, batch.n_bytes)
 
     def has_settled(self) -> bool:
         state = self.state

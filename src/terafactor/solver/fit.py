@@ -13,7 +13,7 @@ import numpy as np
 
 from terafactor._random import Purpose, generator
 from terafactor._threads import Executor
-from terafactor._typing import Array
+from terafactor._typing import Array, Indices
 from terafactor.data import BatchStream, MatrixSource
 from terafactor.data.masks import masks_of
 from terafactor.data.source import read_finite
@@ -22,9 +22,10 @@ from terafactor.kernels import atoms as atom_kernels
 from terafactor.kernels._jit import compiled_now
 from terafactor.problem import NormBall, Problem
 from terafactor.solver.callbacks import Callback
-from terafactor.solver.loop import Elapsed, run_loop
+from terafactor.solver.loop import Advance, Elapsed, run_loop
 from terafactor.solver.options import SolverOptions
 from terafactor.solver.position import Position
+from terafactor.solver.span import is_spanned, learn_stretch, stretch_length
 from terafactor.solver.state import SurrogateState
 from terafactor.solver.step import step
 from terafactor.solver.stopping import SurrogateStop
@@ -131,6 +132,7 @@ class DictionaryLearner:
         self.state = state
         self._executor = Executor(options.n_threads)
         self._stop = SurrogateStop(options.tol, stream.masks.cycle_length)
+        self._asked_at = state.n_steps
 
     @property
     def n_steps(self) -> int:
@@ -144,24 +146,39 @@ class DictionaryLearner:
     def n_reseeded(self) -> int:
         return self.state.n_reseeded
 
-    def steps(self, numbers: range) -> Generator[int, None, None]:
+    def steps(self, numbers: range) -> Generator[Advance, None, None]:
         state, problem, options = self.state, self.problem, self.options
-        cycle_length = self.stream.masks.cycle_length
-        with (
-            self._executor as executor,
-            projecting(state, problem, options, executor),
-            contextlib.closing(self.stream.batches(numbers.start, numbers.stop)) as batches,
-        ):
+        with self._executor as executor, projecting(state, problem, options, executor):
+            spanned = is_spanned(self.stream.source, problem, options, state)
+            advances = self._stretch_by_stretch(numbers) if spanned else self._batch_by_batch(numbers)
+            with contextlib.closing(advances):
+                yield from advances
+
+    def _batch_by_batch(self, numbers: range) -> Generator[Advance, None, None]:
+        state, cycle_length = self.state, self.stream.masks.cycle_length
+        with contextlib.closing(self.stream.batches(numbers.start, numbers.stop)) as batches:
             for batch in batches:
-                codes = step(state, batch, problem, options, executor)
-                if self.last_codes is not None:
-                    self.last_codes[batch.rows] = codes
+                self._keep(batch.rows, step(state, batch, self.problem, self.options, self._executor))
                 if batch.columns is not None and state.n_batches % cycle_length == 0:
-                    state.refresh_sizes(problem)
-                yield batch.n_bytes
+                    state.refresh_sizes(self.problem)
+                yield Advance(1, batch.n_bytes)
+
+    def _stretch_by_stretch(self, numbers: range) -> Generator[Advance, None, None]:
+        state, source, options = self.state, self.stream.source, self.options
+        length = stretch_length(source.shape[1], options.n_components, options.batch_size)
+        with contextlib.closing(self.stream.stretches(numbers.start, numbers.stop, length)) as stretches:
+            for stretch in stretches:
+                codes = learn_stretch(state, stretch, self.problem, options, self._executor)
+                self._keep(stretch.rows, codes)
+                yield Advance(len(stretch.parts), stretch.n_bytes)
+
+    def _keep(self, rows: Indices, codes: Array) -> None:
+        if self.last_codes is not None:
+            self.last_codes[rows] = codes
 
     def has_settled(self) -> bool:
-        return self._stop.is_due(self.state.n_steps) and self._stop.update(self.state, self.surrogate())
+        before, self._asked_at = self._asked_at, self.state.n_steps
+        return self._stop.is_due(before, self.state.n_steps) and self._stop.update(self.state, self.surrogate())
 
     def surrogate(self) -> float:
         state = self.state

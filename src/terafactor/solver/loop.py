@@ -6,11 +6,21 @@ import contextlib
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from terafactor._typing import Array
 from terafactor.solver.callbacks import Callback, Snapshot
 from terafactor.solver.position import Position
+
+
+class Advance(NamedTuple):
+    """What a learner has done since it told last."""
+
+    n_batches: int
+    """Batches learned from, of one epoch."""
+
+    n_bytes: int
+    """Bytes read."""
 
 
 class Learner(Protocol):
@@ -28,8 +38,8 @@ class Learner(Protocol):
     def n_reseeded(self) -> int:
         """Atoms started anew."""
 
-    def steps(self, numbers: range) -> Generator[int, None, None]:
-        """Do one step per batch number and yield the bytes that it read; closing it leaves a usable model."""
+    def steps(self, numbers: range) -> Generator[Advance, None, None]:
+        """Do one step per batch number, and tell after one or some; closing it leaves a usable model."""
 
     def has_settled(self) -> bool:
         """Whether the last step showed that going on changes little."""
@@ -62,7 +72,7 @@ def run_loop(
     elapsed: Elapsed | None = None,
     started: float | None = None,
 ) -> None:
-    """Let a learner do one step per number, and call back after each.
+    """Let a learner do one step per number, and call back whenever it tells of some.
 
     Parameters
     ----------
@@ -71,7 +81,7 @@ def run_loop(
         Numbers of the batches to learn from, counted over all epochs.
     batches_per_epoch : int
     callbacks : sequence of Callback
-        Called after every step and at the end, in this order; one that returns True stops the loop.
+        Called at every advance and at the end, in this order; one that returns True stops the loop.
     max_time : float, optional
         Seconds after which the loop stops, callbacks and what had elapsed before included.
     elapsed : Elapsed, optional
@@ -105,9 +115,9 @@ def run_loop(
 
     batches_done = numbers.start
     with contextlib.closing(learner.steps(numbers)) as steps:
-        for n_bytes in steps:
-            bytes_read += n_bytes
-            batches_done += 1
+        for advance in steps:
+            bytes_read += advance.n_bytes
+            batches_done += advance.n_batches
             if learner.has_settled():
                 stopped_by = "tol"
             if tell(batches_done, batches_done % batches_per_epoch == 0, None):

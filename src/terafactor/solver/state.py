@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, Self
 
 import numpy as np
 
@@ -157,11 +158,37 @@ class SurrogateState:
 
 
 @dataclass(frozen=True)
-class BatchSums:
-    """Sums over the rows of a batch, not normalised, so that those of several batches can be merged."""
+class CodeSums:
+    """Sums over the rows of a batch of what their codes alone tell."""
 
     n_rows: int
     """Rows that have a code."""
+
+    code_gram: Array
+    """Sum of the products of codes (k, k), float64."""
+
+    penalty: float
+    """Sum of the penalties of the codes."""
+
+    used: Array
+    """Whether each atom has a nonzero code (k,)."""
+
+    @classmethod
+    def of_codes(cls, codes: Array, n_rows: int, penalty: ElasticNet, **others: Any) -> Self:
+        """Return the sums over ``codes`` (b, k), of which ``n_rows`` are those of rows that have one."""
+        precise = codes.astype(np.float64)
+        return cls(
+            n_rows=n_rows,
+            code_gram=precise.T @ precise,
+            penalty=float(penalty.value(codes).sum()),
+            used=np.any(codes != 0, axis=0),
+            **others,
+        )
+
+
+@dataclass(frozen=True)
+class BatchSums(CodeSums):
+    """Sums over the rows of a batch, not normalised, so that those of several batches can be merged."""
 
     columns: Indices | None
     """Features of ``data_code``, ascending; None when all."""
@@ -169,17 +196,8 @@ class BatchSums:
     feature_rows: Indices
     """Rows in which each of these features is observed (s,)."""
 
-    code_gram: Array
-    """Sum of the products of codes (k, k), float64."""
-
     data_code: Array
     """Sum of code times value (k, s)."""
-
-    penalty: float
-    """Sum of the penalties of the codes."""
-
-    used: Array
-    """Whether each atom has a nonzero code (k,)."""
 
     @classmethod
     def of(cls, batch: Batch, codes: Array, penalty: ElasticNet, executor: Executor) -> BatchSums:
@@ -192,16 +210,7 @@ class BatchSums:
         if feature_rows is None:
             feature_rows = np.full(values.shape[1], n_rows)
         data_code = multiply(codes, values, by_feature=columns is not None, executor=executor)
-        precise = codes.astype(np.float64)
-        return cls(
-            n_rows=n_rows,
-            columns=columns,
-            feature_rows=feature_rows,
-            code_gram=precise.T @ precise,
-            data_code=data_code,
-            penalty=float(penalty.value(codes).sum()),
-            used=np.any(codes != 0, axis=0),
-        )
+        return cls.of_codes(codes, n_rows, penalty, columns=columns, feature_rows=feature_rows, data_code=data_code)
 
     def merge(self, other: BatchSums) -> BatchSums:
         """Return the sums over the rows of both."""
@@ -268,12 +277,9 @@ def put_back(values: Array, columns: Indices | None, matrix: Array) -> Part:
     return lambda start, stop: scatter_features(values, chosen, start, stop, matrix.T)
 
 
-def absorb(
-    state: SurrogateState, sums: BatchSums, weight: float, columns: Indices | None, executor: Executor
-) -> tuple[Array, Part]:
-    """Take the sums of a step into the statistics; return ``data_code`` at ``columns`` (k, s), each row contiguous.
+def absorb_codes(state: SurrogateState, sums: CodeSums, weight: float) -> float:
+    """Take in what codes alone tell; return the gain, what multiplies the share of the batch in the samples.
 
-    What fills it comes with it, and must be called before the statistics are used again.
     weight: of this step, if all batches had the same size. The weight of the batch's mean follows its share of the
     samples seen, ``min(1, weight * t * n_rows / n_samples)``, for the codes as for each feature: with batches of
     unequal size, anything else lets one of the two statistics forget faster than the other, and atoms shrink.
@@ -286,7 +292,18 @@ def absorb(
     state.code_gram += (share / sums.n_rows) * sums.code_gram
     state.mean_penalty += share * (sums.penalty / sums.n_rows - state.mean_penalty)
     state.idle_rows = np.where(sums.used, 0, state.idle_rows + sums.n_rows)
+    return gain
 
+
+def absorb(
+    state: SurrogateState, sums: BatchSums, weight: float, columns: Indices | None, executor: Executor
+) -> tuple[Array, Part]:
+    """Take the sums of a step into the statistics; return ``data_code`` at ``columns`` (k, s), each row contiguous.
+
+    What fills it comes with it, and must be called before the statistics are used again. weight: as in
+    :func:`absorb_codes`.
+    """
+    gain = absorb_codes(state, sums, weight)
     if sums.columns is None:
         state.feature_counts += sums.feature_rows
         counts = state.feature_counts

@@ -29,9 +29,9 @@ class SurrogateStop:
         self.tol = tol
         self.period = cycle_length * -(-LEAST_STEPS // cycle_length)
 
-    def is_due(self, n_steps: int) -> bool:
-        """Whether the surrogate is to be computed after this step."""
-        return self.tol > 0 and n_steps % self.period == 0
+    def is_due(self, before: int, n_steps: int) -> bool:
+        """Whether the surrogate is to be computed after this number of steps, having been asked ``before``."""
+        return self.tol > 0 and n_steps // self.period > before // self.period
 
     def update(self, state: SurrogateState, surrogate: float) -> bool:
         """Take a value of the surrogate, kept in the state so that a resumed fit stops where it would have."""

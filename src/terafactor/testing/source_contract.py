@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ class CountingSource(MatrixSource):
         self.in_memory = source.in_memory
         self.whole_records = source.whole_records
         self.holds_nan = source.holds_nan
+        self.stored_share = source.stored_share
         self.geometry = source.geometry
         self.n_reads = 0
         self.n_values = 0
@@ -54,6 +56,12 @@ class CountingSource(MatrixSource):
         values = self.source.read(rows, columns)
         self.n_reads += 1
         self.n_values += values.size
+        return values
+
+    def read_stored(self, rows: Indices) -> Any:
+        values = self.source.read_stored(rows)
+        self.n_reads += 1
+        self.n_values += values.nnz
         return values
 
 
@@ -147,6 +155,15 @@ class SourceContract:
         assert 0 <= part <= source.stored_bytes(every_row, every_column) == whole
         assert whole > 0
         assert source.stored_bytes(every_row[:0]) == 0
+
+    def test_leaves_out_only_zeros(self, made: tuple[MatrixSource, Array]) -> None:
+        source, expected = made
+        rows = np.arange(source.shape[0])[::-1]
+        assert 0 <= source.stored_share <= 1
+        if source.stored_share < 1:
+            stored = source.read_stored(rows)
+            np.testing.assert_array_equal(stored.toarray(), expected[rows])
+            assert stored.has_canonical_format
 
     def test_several_threads_may_read(self, made: tuple[MatrixSource, Array]) -> None:
         source, expected = made

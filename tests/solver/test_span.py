@@ -1,0 +1,194 @@
+"""Steps in the span of atoms, statistics and rows equal the paper's, and plain steps on the same rows made dense."""
+
+import sys
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from terafactor import MaskedDictionaryLearning
+from terafactor._threads import Executor
+from terafactor.data import ArraySource, BatchStream, SparseSource
+from terafactor.data.masks import Masks
+from terafactor.errors import DataError
+from terafactor.kernels import reference
+from terafactor.problem import ElasticNet, NormBall, Problem
+from terafactor.solver import SolverOptions, SurrogateState, fit, span
+
+PROBLEMS = {
+    "lasso": Problem(0.02, ElasticNet(1.0), NormBall("l2"), code_tolerance=1e-12),
+    "ridge": Problem(0.02, ElasticNet(0.0), NormBall("l2", radius=0.5)),
+    "positive": Problem(0.02, ElasticNet(0.5, positive=True), NormBall("l2"), code_tolerance=1e-12),
+}
+N_FEATURES = 5000
+"""Three tiles."""
+
+
+def make(dtype=np.float64, n_rows=230, seed=0):
+    """Return rows of which one in fifty entries is stored, some rows and features without any."""
+    random = np.random.default_rng(seed)
+    X = sparse.random_array((n_rows, N_FEATURES), density=0.02, format="csr", dtype=dtype, rng=random).tolil()
+    X[7] = 0
+    X[:, 11] = 0
+    return X.tocsr()
+
+
+def learn(source, problem, **options):
+    return fit(source, problem, SolverOptions(9, batch_size=20, n_epochs=2, **options))
+
+
+@pytest.fixture
+def steps_in_spans(monkeypatch):
+    """Keep stretches short, and count them."""
+    lengths = []
+
+    def counted(state, stretch, *others):
+        lengths.append(len(stretch.parts))
+        return span.learn_stretch(state, stretch, *others)
+
+    monkeypatch.setattr(span, "MOST_ROWS", 100)
+    monkeypatch.setattr(sys.modules["terafactor.solver.fit"], "learn_stretch", counted)
+    return lengths
+
+
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
+def test_equals_the_paper(problem):
+    X, options = make(), SolverOptions(9, batch_size=20)
+    stream = BatchStream(SparseSource(X), 20, Masks(N_FEATURES, 1, 0), 0, whole_rows=True)
+    atoms = problem.constraint.fill(X[:9].toarray())
+    atoms[7] = atoms[0][::-1]
+    state = SurrogateState.start(atoms.copy(), problem, masked=False)
+    with Executor() as executor:
+        for stretch in stream.stretches(0, 12, length=5):
+            span.learn_stretch(state, stretch, problem, options, executor)
+    literal = [(X[stream.rows(number)].toarray().T, np.ones((N_FEATURES, 1))) for number in range(12)]
+    memory = reference.learn(
+        reference.Memory.start(atoms.T), literal, lam=0.02, rho=problem.penalty.l1_ratio, norm="l2",
+        limit=problem.constraint.lower()[2], positive_code=problem.penalty.positive, positive_dict=False,
+        weight=options.schedule.weight,
+    )  # fmt: skip
+    np.testing.assert_allclose(state.code_gram, memory.C, atol=1e-9 * np.abs(memory.C).max())
+    np.testing.assert_allclose(state.data_code, memory.B.T, atol=1e-9 * np.abs(memory.B).max())
+    np.testing.assert_allclose(state.dictionary, memory.D.T, atol=1e-9)
+    np.testing.assert_array_equal(state.feature_counts, memory.E)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-12), (np.float32, 3e-6)])
+def test_equals_steps_on_dense_rows(problem, dtype, tolerance, steps_in_spans):
+    dense = learn(ArraySource(make(dtype).toarray()), problem)
+    assert steps_in_spans == []
+    sparse_rows = learn(SparseSource(make(dtype)), problem)
+    assert steps_in_spans == [5, 5, 2] * 2  # a stretch ends where an epoch does
+    assert sparse_rows.dictionary.dtype == dtype
+    for name in ("dictionary", "data_code", "code_gram", "sizes", "feature_counts", "idle_rows"):
+        expected = getattr(dense, name)
+        np.testing.assert_allclose(getattr(sparse_rows, name), expected, atol=tolerance * np.abs(expected).max())
+    assert sparse_rows.n_steps == dense.n_steps
+    assert sparse_rows.n_batches == dense.n_batches
+    assert sparse_rows.mean_penalty == pytest.approx(dense.mean_penalty, rel=tolerance)
+    assert np.all(problem.constraint.size(sparse_rows.dictionary) <= 1 + 3e-6)
+
+
+def test_threads_do_not_change_a_bit():
+    one, two = (learn(SparseSource(make(np.float32)), PROBLEMS["lasso"], n_threads=n) for n in (1, 2))
+    np.testing.assert_array_equal(one.dictionary, two.dictionary)
+    np.testing.assert_array_equal(one.data_code, two.data_code)
+
+
+def test_goes_on_bit_by_bit_from_where_it_was_stopped(steps_in_spans):
+    source, problem = SparseSource(make(np.float32)), PROBLEMS["lasso"]
+    options, seen = SolverOptions(9, batch_size=20, n_epochs=2), []
+
+    def stop_in_the_middle(snapshot):
+        seen.append((snapshot.batches_done, snapshot.step, snapshot.end_of_epoch))
+        return snapshot.batches_done == 10
+
+    undisturbed = fit(source, problem, options)
+    stopped = fit(source, problem, options, callbacks=[stop_in_the_middle])
+    assert seen[:2] == [(5, 5, False), (10, 10, False)]
+    resumed = fit(source, problem, options, SurrogateState.at(stopped.position()), first_batch=10)
+    np.testing.assert_array_equal(resumed.dictionary, undisturbed.dictionary)
+    np.testing.assert_array_equal(resumed.data_code, undisturbed.data_code)
+    np.testing.assert_array_equal(resumed.code_gram, undisturbed.code_gram)
+
+
+def test_stops_when_the_surrogate_settles(steps_in_spans):
+    state = fit(SparseSource(make()), PROBLEMS["ridge"], SolverOptions(9, batch_size=20, n_epochs=100, tol=0.1))
+    assert state.n_settled >= 2
+    assert state.n_steps < 1200
+
+
+def test_keeps_the_last_codes():
+    X, codes = make(), np.full((2, 230, 9), np.nan)
+    for place, source in enumerate((SparseSource(X), ArraySource(X.toarray()))):
+        fit(source, PROBLEMS["ridge"], SolverOptions(9, batch_size=20), last_codes=codes[place])
+    np.testing.assert_allclose(codes[0], codes[1], atol=1e-12)
+
+
+def test_starts_unused_atoms_anew():
+    problem = Problem(0.02, ElasticNet(1.0), NormBall("l2"))
+    X = make(np.float32)
+    atoms = problem.constraint.fill(X[20:29].toarray())
+    atoms[4] = 0
+    atoms[4, 11] = 1  # where no row has a value
+    state = SurrogateState.start(atoms, problem, masked=False)
+    fit(SparseSource(X), problem, SolverOptions(9, batch_size=20, n_epochs=2, reseed_after=150), state)
+    assert state.n_reseeded > 0
+    assert state.dictionary[4, 11] == 0
+    np.testing.assert_allclose(np.linalg.norm(state.dictionary, axis=1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("density", "problem", "options"),
+    [
+        (0.2, PROBLEMS["lasso"], {}),
+        (0.02, Problem(0.02, ElasticNet(0.0), NormBall("l1")), {}),
+        (0.02, Problem(0.02, ElasticNet(0.0), NormBall("l2", positive=True)), {}),
+        (0.02, PROBLEMS["lasso"], {"reduction": 3.0}),
+    ],
+    ids=["many-stored", "l1-ball", "positive-atoms", "masks"],
+)
+def test_everything_else_takes_plain_steps(density, problem, options, steps_in_spans):
+    X = sparse.random_array((60, 200), density=density, format="csr", rng=np.random.default_rng(0))
+    sparse_rows, dense = (learn(source, problem, **options) for source in (SparseSource(X), ArraySource(X.toarray())))
+    assert steps_in_spans == []
+    np.testing.assert_array_equal(sparse_rows.dictionary, dense.dictionary)
+
+
+def test_an_estimator_takes_parts(steps_in_spans):
+    X = make(np.float32)
+    estimator = MaskedDictionaryLearning(9, alpha=0.02, batch_size=20, init=X[:9].toarray(), random_state=0)
+    for start in range(0, 230, 40):
+        estimator.partial_fit(X[start : start + 40])
+    whole = MaskedDictionaryLearning(9, alpha=0.02, batch_size=20, init=X[:9].toarray(), random_state=0)
+    whole.partial_fit(X)
+    assert estimator.n_steps_ == whole.n_steps_ == 12
+    np.testing.assert_allclose(estimator.components_, whole.components_, atol=1e-5)
+
+
+def test_reads_a_file(tmp_path, monkeypatch, steps_in_spans):
+    anndata = pytest.importorskip("anndata")
+    X = make()
+    anndata.AnnData(X).write_h5ad(tmp_path / "cells.h5ad")
+    estimator = MaskedDictionaryLearning(9, alpha=0.02, batch_size=20, random_state=0)
+    atoms = estimator.fit(tmp_path / "cells.h5ad").components_
+    assert sum(steps_in_spans) == 12
+    monkeypatch.setattr(span, "MOST_STORED", 0.0)
+    plain = estimator.fit(tmp_path / "cells.h5ad").components_
+    assert sum(steps_in_spans) == 12
+    np.testing.assert_allclose(atoms, plain, atol=1e-10)
+
+
+def test_names_a_stored_value_that_is_not_finite(tmp_path):
+    anndata = pytest.importorskip("anndata")
+    X = make(np.float32).tolil()
+    X[33, 44] = np.nan
+    anndata.AnnData(X.tocsr()).write_h5ad(tmp_path / "cells.h5ad")
+    with pytest.raises(DataError, match=r"NaN at row 33, feature 44"):
+        MaskedDictionaryLearning(9, random_state=0).fit(tmp_path / "cells.h5ad")
+
+
+def test_longer_stretches_where_there_are_more_features():
+    assert span.stretch_length(100, 10, 50) == 1
+    assert span.stretch_length(20_000, 40, 50) < span.stretch_length(1_000_000, 40, 50) == span.MOST_ROWS // 50
