@@ -13,6 +13,7 @@ from benchmarks.paper import figure4
 from benchmarks.paper.run import settings
 from benchmarks.paper.sizes import QUICK
 from benchmarks.results import OUTPUT, measured
+from benchmarks.sources import store_of
 from terafactor import ArraySource, ElasticNet, NormBall
 from terafactor.datasets import make_brain_like
 from terafactor.problem import Problem
@@ -24,15 +25,24 @@ NEAR = 0.75
 
 
 def speed_up(quick: bool) -> Iterator[Result]:
-    """Some steps at the size of the paper's images, p = 200 000, k = 70: ridge codes, the l1 ball, one thread."""
+    """Epochs at the size of the paper's images, p = 200 000, k = 70: ridge codes, the l1 ball, one thread.
+
+    From a packed store that the system has in its cache, and from an array in memory, where features that are left out
+    come along anyway with those beside them. A fit at r takes r epochs, so that starting it weighs the same in all.
+    """
     X, _ = make_brain_like(800, 200_000)
-    source, init = ArraySource(X), start(X, 70, PROBLEM.constraint)
-    epochs = {
-        f"r={r} s": partial(learn, source, PROBLEM, init, reduction=r, statistics="masked") for r in (1, 4, 8, 12)
-    }
-    times = best_times(epochs, repeats=1 if quick else 3)
-    for r in (4, 8, 12):
-        yield Bar(f"speed-up per epoch at r={r}", times["r=1 s"] / times[f"r={r} s"], NEAR * r, False, details=times)
+    init, reductions = start(X, 70, PROBLEM.constraint), (1, 4, 8, 12)
+    with store_of(X) as store:
+        for place, source in (("a store", store), ("memory", ArraySource(X))):
+            epochs = {
+                f"r={r} s": partial(learn, source, PROBLEM, init, reduction=r, statistics="masked", n_epochs=r)
+                for r in reductions
+            }
+            total = best_times(epochs, repeats=1 if quick else 3)
+            times = {name: total[name] / r for name, r in zip(epochs, reductions, strict=True)}
+            for r in reductions[1:]:
+                gain = times["r=1 s"] / times[f"r={r} s"]
+                yield Bar(f"speed-up per epoch from {place} at r={r}", gain, NEAR * r, False, details=times)
 
 
 def same_samples(quick: bool) -> Iterator[Result]:

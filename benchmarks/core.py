@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.harness import Bar, Result, Skipped, best_times
 from terafactor import ElasticNet, MaskedDictionaryLearning, NormBall
-from terafactor.data import ArraySource
+from terafactor.data import ArraySource, MatrixSource
 from terafactor.datasets import make_brain_like, make_planted, matched_correlation
 from terafactor.problem import Problem
 from terafactor.solver import SolverOptions, SurrogateState, fit, objective
@@ -29,7 +29,7 @@ def brain_like(n_features: int) -> tuple[np.ndarray, np.ndarray]:
     return X[:3600], X[3600:]
 
 
-def learn(source: ArraySource, problem: Problem, init: np.ndarray, **options: object) -> SurrogateState:
+def learn(source: MatrixSource, problem: Problem, init: np.ndarray, **options: object) -> SurrogateState:
     """Fit from a given start: the solver alone, on data already checked, as the bare products are."""
     choices = SolverOptions(n_components=len(init), **options)
     state = SurrogateState.start(init.copy(), problem, masked=choices.masked)

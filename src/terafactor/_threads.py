@@ -37,6 +37,17 @@ def nothing(start: int, stop: int) -> None:
     """Leave the features alone."""
 
 
+def in_turn(*parts: Part) -> Part:
+    """Return what does each of the parts, one after the other on each tile, while its features are still at hand."""
+
+    def work(start: int, stop: int) -> None:
+        for first in range(start, stop, TILE):
+            for part in parts:
+                part(first, min(first + TILE, stop))
+
+    return work
+
+
 def resolve_threads(n_threads: object) -> int:
     """Return the number of threads to use: all the cores this process may use when ``n_threads`` is None."""
     if n_threads is None:
@@ -77,6 +88,10 @@ class Executor:
     def split(self, function: Callable[[int, int], object], length: int) -> None:
         """Call ``function(start, stop)`` on consecutive parts of ``range(length)``, one per thread."""
         self.team(lambda rank, size: function(rank * length // size, (rank + 1) * length // size), length)
+
+    def over_features(self, part: Part, n_features: int) -> None:
+        """Do a part of work on all features, each thread on its tiles."""
+        self.split(lambda first, last: part(*features_of(first, last, n_features)), n_tiles(n_features))
 
     def team(self, function: Callable[[int, int], object], most: int) -> None:
         """Call ``function(rank, size)`` for every rank below size at the same time; size is at most ``most``."""

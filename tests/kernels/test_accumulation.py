@@ -80,5 +80,6 @@ def test_multiply_sparse(dtype):
     random = np.random.default_rng(0)
     codes = (random.standard_normal((9, 4)) * (random.random((9, 4)) < 0.3)).astype(dtype)
     values, out = random.standard_normal((9, 70)).astype(dtype), np.empty((4, 70), dtype)
-    multiply_sparse(codes, values, 0, 1, out)
+    multiply_sparse(codes, values, 0, 30, out)
+    multiply_sparse(codes, values, 30, 70, out)
     np.testing.assert_allclose(out, codes.T @ values, rtol=1e-5, atol=1e-6)

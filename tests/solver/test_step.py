@@ -100,8 +100,13 @@ def random_sums(seed, columns):
     random = np.random.default_rng(seed)
     values = random.integers(-5, 5, (4, 12 if columns is None else len(columns))).astype(np.float64)
     codes = random.integers(-3, 3, (4, 3)).astype(np.float64)
-    with Executor() as executor:
-        return BatchSums.of(Batch(np.arange(4), columns, values), codes, ElasticNet(), executor)
+    return filled(Batch(np.arange(4), columns, values), codes)
+
+
+def filled(batch, codes):
+    sums, fill = BatchSums.of(batch, codes, ElasticNet())
+    fill(0, batch.values.shape[1])
+    return sums
 
 
 def assert_same(one, two):
@@ -120,9 +125,8 @@ def test_merged_sums_are_those_of_the_joined_batch():
     random = np.random.default_rng(0)
     values, codes = random.integers(-5, 5, (6, 10)).astype(float), random.integers(-3, 3, (6, 4)).astype(float)
     columns = np.arange(3, 13)
-    with Executor() as executor:
-        whole, first, second = (
-            BatchSums.of(Batch(np.arange(6)[part], columns, values[part]), codes[part], ElasticNet(), executor)
-            for part in (slice(None), slice(2), slice(2, None))
-        )
+    whole, first, second = (
+        filled(Batch(np.arange(6)[part], columns, values[part]), codes[part])
+        for part in (slice(None), slice(2), slice(2, None))
+    )
     assert_same(first.merge(second), whole)

@@ -16,58 +16,75 @@ from terafactor.kernels._jit import jit
 from terafactor.kernels._prefetch import prefetch_rows
 from terafactor.kernels._transpose import SIDE, transpose_square
 
-AHEAD = 16
-"""Features between those at work and those asked for from memory."""
+GROUP = 64
+"""Features that are transposed together."""
+
+AHEAD = 32
+"""Features between the one at work and the one asked for from memory."""
 
 
 @jit
-def feature_starts(columns, i, width, j):
-    """Return where entry ``j`` of the features ``columns[i : i + 8]`` lies in a flattened matrix (p, width)."""
-    return (
-        columns[i] * width + j, columns[i + 1] * width + j, columns[i + 2] * width + j, columns[i + 3] * width + j,
-        columns[i + 4] * width + j, columns[i + 5] * width + j, columns[i + 6] * width + j, columns[i + 7] * width + j,
-    )  # fmt: skip
-
-
-@jit
-def atom_starts(j, width, i):
-    """Return where entry ``i`` of the atoms ``j`` to ``j + 7`` lies in a flattened matrix (k, width)."""
-    at = j * width + i
+def row_starts(row, width, at):
+    """Return where entry ``at`` of eight rows from ``row`` on lies in a flattened matrix (n, width)."""
+    at += row * width
     return (
         at, at + width, at + 2 * width, at + 3 * width, at + 4 * width, at + 5 * width, at + 6 * width, at + 7 * width,
     )  # fmt: skip
 
 
 @jit
+def transpose(source, first_row, first_column, n_rows, n_columns, target, to_row, to_column):
+    """Copy the transpose of a part of ``source`` into ``target``, where it begins at (to_row, to_column).
+
+    By squares in registers, so that both sides use whole ones; squares that would not fit overlap those before.
+    """
+    width, to_width = source.shape[1], target.shape[1]
+    if n_rows < SIDE or n_columns < SIDE:
+        for i in range(n_rows):
+            for j in range(n_columns):
+                target[to_row + j, to_column + i] = source[first_row + i, first_column + j]
+        return
+    for at in range(0, n_columns, SIDE):
+        j = min(at, n_columns - SIDE)
+        for start in range(0, n_rows, SIDE):
+            i = min(start, n_rows - SIDE)
+            transpose_square(
+                source, row_starts(first_row + i, width, first_column + j),
+                target, row_starts(to_row + j, to_width, to_column + i),
+            )  # fmt: skip
+
+
+@jit
 def gather_features(matrix, columns, start, stop, out):
     """``out[:, start:stop] = matrix[columns[start:stop]].T``. matrix (p, k): transposed; out (k, s).
 
-    By squares of eight features and eight atoms, so that both sides of the transposition use whole registers; where
-    atoms do not fill the last square, it overlaps the one before.
+    By groups of features that are first put next to each other: to wait for memory and to transpose at once is slower.
     """
-    (n_components, n_observed), i = out.shape, start
-    while i + SIDE <= stop and n_components >= SIDE:
-        prefetch_rows(matrix, columns, i + AHEAD, i + AHEAD + SIDE)
-        for first in range(0, n_components, SIDE):
-            j = min(first, n_components - SIDE)
-            transpose_square(matrix, feature_starts(columns, i, n_components, j), out, atom_starts(j, n_observed, i))
-        i += SIDE
-    for rest in range(i, stop):
-        out[:, rest] = matrix[columns[rest]]
+    n_components = len(out)
+    group = np.empty((GROUP, n_components), matrix.dtype)
+    for first in range(start, stop, GROUP):
+        count = min(GROUP, stop - first)
+        for i in range(count):
+            prefetch_rows(matrix, columns, first + i + AHEAD, first + i + AHEAD + 1)
+            source, target = matrix[columns[first + i]], group[i]
+            for j in range(n_components):
+                target[j] = source[j]
+        transpose(group, 0, 0, count, n_components, out, 0, first)
 
 
 @jit
 def scatter_features(values, columns, start, stop, matrix):
     """``matrix[columns[start:stop]] = values[:, start:stop].T``. matrix (p, k) out; values (k, s)."""
-    (n_components, n_observed), i = values.shape, start
-    while i + SIDE <= stop and n_components >= SIDE:
-        prefetch_rows(matrix, columns, i + AHEAD, i + AHEAD + SIDE)
-        for first in range(0, n_components, SIDE):
-            j = min(first, n_components - SIDE)
-            transpose_square(values, atom_starts(j, n_observed, i), matrix, feature_starts(columns, i, n_components, j))
-        i += SIDE
-    for rest in range(i, stop):
-        matrix[columns[rest]] = values[:, rest]
+    n_components = len(values)
+    group = np.empty((GROUP, n_components), values.dtype)
+    for first in range(start, stop, GROUP):
+        count = min(GROUP, stop - first)
+        transpose(values, 0, first, n_components, count, group, 0, 0)
+        for i in range(count):
+            prefetch_rows(matrix, columns, first + i + AHEAD, first + i + AHEAD + 1)
+            source, target = group[i], matrix[columns[first + i]]
+            for j in range(n_components):
+                target[j] = source[j]
 
 
 @jit
@@ -90,11 +107,23 @@ def scatter_columns(values, columns, start, stop, matrix):
 
 @jit
 def gather_values(matrix, rows, columns, start, stop, out):
-    """``out[start:stop] = matrix[rows[start:stop]][:, columns]``. matrix (n, p), out (b, s)."""
-    for i in range(start, stop):
-        row = matrix[rows[i]]
+    """``out[start:stop] = matrix[rows[start:stop]][:, columns]``. matrix (n, p), out (b, s).
+
+    Four rows at a time: more of memory is under way at once, and a column is looked up once for four.
+    """
+    i = start
+    while i + 3 < stop:
+        row0, row1, row2, row3 = matrix[rows[i]], matrix[rows[i + 1]], matrix[rows[i + 2]], matrix[rows[i + 3]]
+        out0, out1, out2, out3 = out[i], out[i + 1], out[i + 2], out[i + 3]
         for j in range(len(columns)):
-            out[i, j] = row[columns[j]]
+            column = columns[j]
+            out0[j], out1[j], out2[j], out3[j] = row0[column], row1[column], row2[column], row3[column]
+        i += 4
+    while i < stop:
+        row, values = matrix[rows[i]], out[i]
+        for j in range(len(columns)):
+            values[j] = row[columns[j]]
+        i += 1
 
 
 @jit
@@ -123,45 +152,38 @@ def correlate_tiles(gemm, syrk, values, atoms, first, last, grams, correlations)
 
 
 @jit
-def multiply_tiles(gemm, codes, values, first, last, out):
-    """``out = codes.T @ values`` on some tiles of features. codes (b, k), values (b, s), out (k, s)."""
+def multiply(gemm, codes, values, start, stop, out):
+    """``out = codes.T @ values`` from feature start to stop. codes (b, k), values (b, s), out (k, s)."""
     n_rows, n_components = codes.shape
     n_observed = values.shape[1]
-    for tile in range(first, last):
-        start = tile * TILE
-        transposed_product(
-            gemm, n_components, min(TILE, n_observed - start), n_rows, codes, 0, n_components,
-            values, start, n_observed, out, start, n_observed,
-        )  # fmt: skip
+    transposed_product(
+        gemm, n_components, stop - start, n_rows, codes, 0, n_components, values, start, n_observed,
+        out, start, n_observed,
+    )  # fmt: skip
 
 
 @jit
-def multiply_features(gemm, codes, values, first, last, out):
-    """``out = values.T @ codes`` on some tiles of features. codes (b, k), values (b, s), out (s, k)."""
+def multiply_features(gemm, codes, values, start, stop, out):
+    """``out = values.T @ codes`` from feature start to stop. codes (b, k), values (b, s), out (s, k)."""
     n_rows, n_components = codes.shape
-    n_observed = values.shape[1]
-    for tile in range(first, last):
-        start = tile * TILE
-        transposed_product(
-            gemm, min(TILE, n_observed - start), n_components, n_rows, values, start, n_observed,
-            codes, 0, n_components, out, start * n_components, n_components,
-        )  # fmt: skip
+    transposed_product(
+        gemm, stop - start, n_components, n_rows, values, start, values.shape[1], codes, 0, n_components,
+        out, start * n_components, n_components,
+    )  # fmt: skip
 
 
 @jit
-def multiply_sparse(codes, values, first, last, out):
-    """:func:`multiply_tiles` skipping the zeros of the codes."""
-    for tile in range(first, last):
-        start, stop = tile * TILE, min((tile + 1) * TILE, values.shape[1])
-        for j in range(codes.shape[1]):
-            total = out[j, start:stop]
-            total[:] = 0
-            for row in range(len(codes)):
-                code = codes[row, j]
-                if code != 0:
-                    entries = values[row, start:stop]
-                    for i in range(len(total)):
-                        total[i] += code * entries[i]
+def multiply_sparse(codes, values, start, stop, out):
+    """:func:`multiply` skipping the zeros of the codes."""
+    for j in range(codes.shape[1]):
+        total = out[j, start:stop]
+        total[:] = 0
+        for row in range(len(codes)):
+            code = codes[row, j]
+            if code != 0:
+                entries = values[row, start:stop]
+                for i in range(len(total)):
+                    total[i] += code * entries[i]
 
 
 @jit
@@ -201,12 +223,18 @@ def blend_features(matrix, columns, sums, keep, take, start, stop):
 
 @jit
 def blend_and_gather(matrix, columns, sums, keep, take, start, stop, out):
-    """:func:`blend_features`, then :func:`gather_features` while the features are still at hand."""
-    for first in range(start, stop, SIDE):
-        last = min(first + SIDE, stop)
-        prefetch_rows(matrix, columns, first + AHEAD, first + AHEAD + SIDE)
-        blend_features(matrix, columns, sums, keep, take, first, last)
-        gather_features(matrix, columns, first, last, out)
+    """:func:`blend_features`, and :func:`gather_features` of the result."""
+    n_components = len(out)
+    group = np.empty((GROUP, n_components), matrix.dtype)
+    for first in range(start, stop, GROUP):
+        count = min(GROUP, stop - first)
+        for i in range(count):
+            prefetch_rows(matrix, columns, first + i + AHEAD, first + i + AHEAD + 1)
+            entries, totals, target = matrix[columns[first + i]], sums[first + i], group[i]
+            old, new = keep[first + i], take[first + i]
+            for j in range(n_components):
+                target[j] = entries[j] = old * entries[j] + new * totals[j]
+        transpose(group, 0, 0, count, n_components, out, 0, first)
 
 
 @jit

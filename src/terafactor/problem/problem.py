@@ -180,8 +180,9 @@ def correlate(
     gemm, syrk = address("gemm", atoms.dtype), address("syrk", atoms.dtype)
 
     def work(first: int, last: int) -> None:
-        before(*features_of(first, last, n_observed))
-        correlate_tiles(gemm, syrk, values, atoms, first, last, grams, correlations)
+        for tile in range(first, last):  # one after the other, while its atoms are still at hand
+            before(*features_of(tile, tile + 1, n_observed))
+            correlate_tiles(gemm, syrk, values, atoms, tile, tile + 1, grams, correlations)
 
     executor.split(work, n_parts)
     return grams.sum(axis=0, dtype=np.float64), correlations.sum(axis=0, dtype=np.float64)

@@ -32,6 +32,9 @@ from terafactor.solver.stopping import SurrogateStop
 
 logger = logging.getLogger("terafactor")
 
+CYCLES_OF_SIZES = 10
+"""Cycles of masks after which the sizes of atoms, kept by adding and subtracting, are computed from scratch."""
+
 
 def fit(
     source: MatrixSource,
@@ -159,7 +162,7 @@ class DictionaryLearner:
         with contextlib.closing(self.stream.batches(numbers.start, numbers.stop)) as batches:
             for batch in batches:
                 self._keep(batch.rows, step(state, batch, self.problem, self.options, self._executor))
-                if batch.columns is not None and state.n_batches % cycle_length == 0:
+                if batch.columns is not None and state.n_batches % (CYCLES_OF_SIZES * cycle_length) == 0:
                     state.refresh_sizes(self.problem)
                 yield Advance(1, batch.n_bytes)
 

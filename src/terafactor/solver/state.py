@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from terafactor._threads import Executor, Part, n_tiles, nothing
+from terafactor._threads import Executor, Part, in_turn, nothing
 from terafactor._typing import Array, Indices
 from terafactor.data import Batch
 from terafactor.errors import DataError
@@ -19,9 +19,9 @@ from terafactor.kernels.accumulation import (
     blend_features,
     gather_columns,
     gather_features,
+    multiply,
     multiply_features,
     multiply_sparse,
-    multiply_tiles,
     scatter_columns,
     scatter_features,
 )
@@ -200,8 +200,11 @@ class BatchSums(CodeSums):
     """Sum of code times value (k, s)."""
 
     @classmethod
-    def of(cls, batch: Batch, codes: Array, penalty: ElasticNet, executor: Executor) -> BatchSums:
-        """Return the sums of one batch, over whole rows where the batch has them. codes (b, k)."""
+    def of(cls, batch: Batch, codes: Array, penalty: ElasticNet) -> tuple[BatchSums, Part]:
+        """Return the sums of one batch, over whole rows where the batch has them, and what fills ``data_code``.
+
+        codes (b, k).
+        """
         columns, values, feature_rows = batch.columns, batch.values, batch.feature_rows
         if batch.full_values is not None:
             columns, values, observed = None, batch.full_values, batch.full_observed
@@ -209,8 +212,9 @@ class BatchSums(CodeSums):
         n_rows = len(values) if batch.observed is None else int(batch.observed.any(axis=1).sum())
         if feature_rows is None:
             feature_rows = np.full(values.shape[1], n_rows)
-        data_code = multiply(codes, values, by_feature=columns is not None, executor=executor)
-        return cls.of_codes(codes, n_rows, penalty, columns=columns, feature_rows=feature_rows, data_code=data_code)
+        data_code, fill = transposed_times(codes, values, by_feature=columns is not None)
+        others = {"columns": columns, "feature_rows": feature_rows, "data_code": data_code}
+        return cls.of_codes(codes, n_rows, penalty, **others), fill
 
     def merge(self, other: BatchSums) -> BatchSums:
         """Return the sums over the rows of both."""
@@ -239,20 +243,17 @@ class BatchSums(CodeSums):
         )
 
 
-def multiply(codes: Array, values: Array, *, by_feature: bool, executor: Executor) -> Array:
-    """Return ``codes.T @ values`` (k, s), each feature contiguous in memory if ``by_feature``, else each row."""
-    n_components, n_features = codes.shape[1], values.shape[1]
-    gemm, n_parts = address("gemm", values.dtype), n_tiles(n_features)
+def transposed_times(codes: Array, values: Array, *, by_feature: bool) -> tuple[Array, Part]:
+    """Return ``codes.T @ values`` (k, s), what fills it: each feature contiguous if ``by_feature``, else each row."""
+    n_components, n_features, dtype = codes.shape[1], values.shape[1], values.dtype
+    gemm = address("gemm", dtype)
     if by_feature:
-        transposed = np.empty((n_features, n_components), values.dtype)
-        executor.split(lambda first, last: multiply_features(gemm, codes, values, first, last, transposed), n_parts)
-        return transposed.T
-    product = np.empty((n_components, n_features), values.dtype)
+        transposed = np.empty((n_features, n_components), dtype)
+        return transposed.T, lambda start, stop: multiply_features(gemm, codes, values, start, stop, transposed)
+    product = np.empty((n_components, n_features), dtype)
     if np.count_nonzero(codes) < SPARSE * codes.size:
-        executor.split(lambda first, last: multiply_sparse(codes, values, first, last, product), n_parts)
-    else:
-        executor.split(lambda first, last: multiply_tiles(gemm, codes, values, first, last, product), n_parts)
-    return product
+        return product, lambda start, stop: multiply_sparse(codes, values, start, stop, product)
+    return product, lambda start, stop: multiply(gemm, codes, values, start, stop, product)
 
 
 def observed(matrix: Array, columns: Indices | None) -> tuple[Array, Part]:
@@ -296,12 +297,17 @@ def absorb_codes(state: SurrogateState, sums: CodeSums, weight: float) -> float:
 
 
 def absorb(
-    state: SurrogateState, sums: BatchSums, weight: float, columns: Indices | None, executor: Executor
+    state: SurrogateState,
+    sums: BatchSums,
+    weight: float,
+    columns: Indices | None,
+    executor: Executor,
+    before: Part = nothing,
 ) -> tuple[Array, Part]:
     """Take the sums of a step into the statistics; return ``data_code`` at ``columns`` (k, s), each row contiguous.
 
     What fills it comes with it, and must be called before the statistics are used again. weight: as in
-    :func:`absorb_codes`.
+    :func:`absorb_codes`; before: fills the sums, by the thread that uses them next.
     """
     gain = absorb_codes(state, sums, weight)
     if sums.columns is None:
@@ -312,19 +318,23 @@ def absorb(
         state.feature_counts[sums.columns] = counts
     keep, take = np.empty((2, len(counts)), state.data_code.dtype)
     batch_weights(sums.feature_rows, counts, gain, keep, take)
-    if sums.columns is None and state.data_code.flags.c_contiguous:
-
-        def whole(start: int, stop: int) -> None:
-            blend(state.data_code, sums.data_code, keep, take, start, stop)
-
+    by_atom = state.data_code.flags.c_contiguous
+    if sums.columns is None and by_atom:
+        whole = in_turn(before, lambda start, stop: blend(state.data_code, sums.data_code, keep, take, start, stop))
         if columns is None:
             return state.data_code, whole
-        executor.split(whole, len(counts))
+        executor.over_features(whole, len(counts))
         return observed(state.data_code, columns)
     chosen = np.arange(len(counts)) if sums.columns is None else sums.columns
-    matrix, totals = state.data_code.T, np.ascontiguousarray(sums.data_code.T)
-    if sums.columns is not columns or state.data_code.flags.c_contiguous:
-        executor.split(lambda a, b: blend_features(matrix, chosen, totals, keep, take, a, b), len(chosen))
+    matrix, totals = state.data_code.T, sums.data_code.T
+    if not totals.flags.c_contiguous:
+        executor.over_features(before, len(counts))
+        before, totals = nothing, np.ascontiguousarray(totals)
+    if sums.columns is not columns or by_atom:
+        some = in_turn(before, lambda start, stop: blend_features(matrix, chosen, totals, keep, take, start, stop))
+        executor.over_features(some, len(chosen))
         return observed(state.data_code, columns)
     out = np.empty((len(state.data_code), len(chosen)), matrix.dtype)
-    return out, lambda start, stop: blend_and_gather(matrix, chosen, totals, keep, take, start, stop, out)
+    return out, in_turn(
+        before, lambda start, stop: blend_and_gather(matrix, chosen, totals, keep, take, start, stop, out)
+    )

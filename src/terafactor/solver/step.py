@@ -32,20 +32,20 @@ def step(state: SurrogateState, batch: Batch, problem: Problem, options: SolverO
     atoms, take_out = observed(state.dictionary, batch.columns)
     as_written = atoms
     if lazy is not None:
-        executor.split(take_out, atoms.shape[1])
+        executor.over_features(take_out, atoms.shape[1])
         atoms, take_out = lazy.up_to_date(as_written), nothing
     codes = problem.encode(batch.values, atoms, state.dictionary.shape[1], executor, batch.observed, before=take_out)
-    sums = BatchSums.of(batch, codes, problem.penalty, executor)
+    sums, fill = BatchSums.of(batch, codes, problem.penalty)
     weight = options.schedule.weight(state.n_steps + 1)
-    data_code, take_in = absorb(state, sums, weight, batch.columns, executor)
+    data_code, take_in = absorb(state, sums, weight, batch.columns, executor, before=fill)
     write = put_back(atoms, batch.columns, state.dictionary)
     ball = problem.constraint.lower()
     if lazy is not None and batch.columns is not None:
-        executor.split(take_in, atoms.shape[1])
+        executor.over_features(take_in, atoms.shape[1])
         lazy.sweep(
             as_written, atoms, data_code, state.code_gram, ball, state.multipliers, state.dictionary, batch.columns
         )
-        executor.split(write, atoms.shape[1])
+        executor.over_features(write, atoms.shape[1])
     else:
         sweep_atoms(
             atoms,
