@@ -29,15 +29,22 @@ SUITES = {
 }
 NAMES = [f"{suite}.{name}" for suite, benchmarks in SUITES.items() for name in benchmarks]
 
+QUICK = [
+    "core.recovery", "core.peers", "core.growth", "core.threads", "missing.recovery", "missing.cost", "missing.sparse",
+    "sources.reading", "sources.fitting", "brain.decompression", "ratings.accuracy", "ratings.recommend",
+    "ratings.reading", "runs.checkpoint", "claims.samples",
+]  # fmt: skip
+"""Those that, with fewer repeats, take less than five minutes together."""
+
 
 def main() -> int:
     """Run the benchmarks named on the command line, or all; each is on file as soon as it ends."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=f"which ones: {', '.join(NAMES)}")
-    parser.add_argument("--quick", action="store_true", help="fewer repeats")
+    parser.add_argument("--quick", action="store_true", help="the short ones only, or those named, with fewer repeats")
     parser.add_argument("--page", type=Path, help="Markdown file for all results on file")
     arguments = parser.parse_args()
-    names = arguments.names or NAMES
+    names = arguments.names or (QUICK if arguments.quick else NAMES)
     if unknown := [name for name in names if name not in NAMES]:
         parser.error(f"there is no benchmark {unknown[0]!r}: choose from {', '.join(NAMES)}")
     folder = OUTPUT / ("quick" if arguments.quick else "bars")
@@ -51,6 +58,8 @@ def main() -> int:
         if arguments.page:
             arguments.page.parent.mkdir(parents=True, exist_ok=True)
             arguments.page.write_text(as_page([record for known in NAMES if (record := load(known, folder))]))
+    if left_out := [name for name in NAMES if name not in names]:
+        console.print(f"[dim]left out: {', '.join(left_out)}[/dim]")
     console.print("[green]every bar holds[/green]" if not failed else f"[red]not met: {'; '.join(failed)}[/red]")
     return 1 if failed else 0
 

@@ -60,7 +60,7 @@ def resolve_threads(n_threads: object) -> int:
 
 
 class Executor:
-    """Runs parts of work on a fixed number of threads, inside a ``with`` block.
+    """Runs parts of work on a fixed number of threads, inside a ``with`` block, or several inside each other.
 
     Parameters
     ----------
@@ -70,10 +70,14 @@ class Executor:
 
     def __init__(self, n_threads: int = 1) -> None:
         self.n_threads = n_threads
+        self._depth = 0
         self._exit = contextlib.ExitStack()
         self._pool: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> Self:
+        self._depth += 1
+        if self._depth > 1:
+            return self
         from threadpoolctl import threadpool_limits
 
         self._exit.enter_context(threadpool_limits(1, user_api="blas"))
@@ -82,8 +86,10 @@ class Executor:
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        self._pool = None
-        self._exit.close()
+        self._depth -= 1
+        if self._depth == 0:
+            self._pool = None
+            self._exit.close()
 
     def split(self, function: Callable[[int, int], object], length: int) -> None:
         """Call ``function(start, stop)`` on consecutive parts of ``range(length)``, one per thread."""

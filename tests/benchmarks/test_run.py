@@ -22,3 +22,18 @@ def test_each_bar_is_on_file_and_on_the_page(monkeypatch, tmp_path):
     page = (tmp_path / "bars.md").read_text()
     assert page.index("| not met | 3 % | at most 2 % |") < page.index("| met | 1 x | at most 2 x | seconds 3.25 |")
     assert "| some.suite | left out | no such peer |" in page
+
+
+def test_the_quick_ones_exist():
+    assert set(benchmarks_run.QUICK) <= set(benchmarks_run.NAMES)
+
+
+def test_quick_runs_tell_what_they_leave_out(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(benchmarks_run, "SUITES", {"some": {"suite": suite}})
+    monkeypatch.setattr(benchmarks_run, "NAMES", ["some.suite", "some.other"])
+    monkeypatch.setattr(benchmarks_run, "QUICK", ["some.suite"])
+    monkeypatch.setattr(benchmarks_run, "OUTPUT", tmp_path / "output")
+    monkeypatch.setattr(sys, "argv", ["run", "--quick"])
+    assert benchmarks_run.main() == 1
+    assert "left out: some.other" in capsys.readouterr().out
+    assert (tmp_path / "output" / "quick" / "some.suite.json").is_file()

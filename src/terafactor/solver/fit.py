@@ -185,12 +185,14 @@ class DictionaryLearner:
 
     def surrogate(self) -> float:
         state = self.state
-        return self.problem.surrogate_value(
-            self.atoms(), state.code_gram, state.data_code, state.mean_penalty, self._executor
-        )
+        with self._executor as executor:
+            return self.problem.surrogate_value(
+                self.atoms(), state.code_gram, state.data_code, state.mean_penalty, executor
+            )
 
     def atoms(self) -> Array:
-        return self.state.current_dictionary(self._executor)
+        with self._executor as executor:
+            return self.state.current_dictionary(executor)
 
     def position(self) -> Position:
         return self.state.position().with_all(self.beside)
