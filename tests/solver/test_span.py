@@ -25,16 +25,17 @@ N_FEATURES = 5000
 
 
 def make(dtype=np.float64, n_rows=230, seed=0):
-    """Return rows of which one in fifty entries is stored, some rows and features without any."""
+    """Return rows of which one in fifty entries is stored; some rows and features have none, one feature has most."""
     random = np.random.default_rng(seed)
     X = sparse.random_array((n_rows, N_FEATURES), density=0.02, format="csr", dtype=dtype, rng=random).tolil()
+    X[:, 13] = random.random((n_rows, 1))
     X[7] = 0
     X[:, 11] = 0
     return X.tocsr()
 
 
 def learn(source, problem, **options):
-    return fit(source, problem, SolverOptions(9, batch_size=20, n_epochs=2, **options))
+    return fit(source, problem, SolverOptions(9, **({"batch_size": 20, "n_epochs": 2} | options)))
 
 
 @pytest.fixture
@@ -146,8 +147,9 @@ def test_starts_unused_atoms_anew():
         (0.02, Problem(0.02, ElasticNet(0.0), NormBall("l1")), {}),
         (0.02, Problem(0.02, ElasticNet(0.0), NormBall("l2", positive=True)), {}),
         (0.02, PROBLEMS["lasso"], {"reduction": 3.0}),
+        (0.02, PROBLEMS["lasso"], {"batch_size": 101}),
     ],
-    ids=["many-stored", "l1-ball", "positive-atoms", "masks"],
+    ids=["many-stored", "l1-ball", "positive-atoms", "masks", "large-batches"],
 )
 def test_everything_else_takes_plain_steps(density, problem, options, steps_in_spans):
     X = sparse.random_array((60, 200), density=density, format="csr", rng=np.random.default_rng(0))

@@ -45,14 +45,16 @@ def multiply_rows(starts, columns, entries, features, first, last, at, out):
 
 
 @jit
-def multiply_earlier_rows(starts, rows, entries, first, last, at, out):
-    """``out[i, at + j] = X[i] X[j]'`` for rows i from first to last and every j < i, and half of it for j = i.
+def multiply_earlier_rows(starts, rows, entries, longest, first, last, at, out):
+    """``out[i, at + j] += X[i] X[j]'`` for rows i from first to last and every j < i, and half of it for j = i.
 
-    X is compressed by column, and ``out`` has zeros where it is filled. The cost is that of the pairs of entries that
-    share a column, of which sparse rows have few.
+    X is compressed by column; those of more than ``longest`` entries are left out. The cost is that of the pairs of
+    entries that share a column, of which sparse rows have few.
     """
     half = entries.dtype.type(0.5)
     for column in range(len(starts) - 1):
+        if starts[column + 1] - starts[column] > longest:
+            continue
         for place in range(starts[column], starts[column + 1]):
             i, value = rows[place], entries[place]
             if i < first:

@@ -30,8 +30,8 @@ from typing import Any
 
 import numpy as np
 
-from terafactor._threads import Executor, n_tiles
-from terafactor._typing import Array
+from terafactor._threads import TILE, Executor, n_tiles
+from terafactor._typing import Array, Indices
 from terafactor.data import Batch, MatrixSource, Stretch
 from terafactor.kernels._blas import address
 from terafactor.kernels.atoms import UNUSED
@@ -53,11 +53,15 @@ MOST_STORED = 0.05
 MOST_ROWS = 2048
 """Rows in a stretch, at the most: their inner products take 32 MB."""
 
+FREQUENT = 1 / 8
+"""Share of rows that store a column above which its products are a matrix product, rather than those of pairs."""
+
 
 def is_spanned(source: MatrixSource, problem: Problem, options: SolverOptions, state: SurrogateState) -> bool:
-    """Whether steps can be done in a span: sparse whole rows, the l2 ball, all features seen equally often."""
+    """Whether steps can be done in a span: few sparse whole rows, the l2 ball, all features seen equally often."""
     l1_weight, _, _, positive = problem.constraint.lower()
-    sparse = source.stored_share <= MOST_STORED and options.reduction == 1 and not options.missing
+    whole = options.reduction == 1 and not options.missing
+    sparse = whole and source.stored_share <= MOST_STORED and options.batch_size <= MOST_ROWS
     return sparse and l1_weight == 0 and not positive and np.ptp(state.feature_counts) == 0
 
 
@@ -129,16 +133,30 @@ class Span:
 
     def _inner(self, dictionary: Array, data_code: Array, rows: Any) -> Array:
         """Return ``X Z'`` (m, 2k + m), for each row up to itself: half of its own square, zero beyond."""
-        k, by_column = self.k, self.columns
+        k, by_column, longest = self.k, self.columns, int(FREQUENT * self.n_rows)
         inner = np.zeros((self.n_rows, 2 * k + self.n_rows), dictionary.dtype)
+        frequent = np.flatnonzero(np.diff(by_column.indptr) > longest)
+        if len(frequent):
+            inner[:, 2 * k :] = self._inner_in_columns(frequent)
 
         def fill(first: int, last: int) -> None:
             multiply_rows(rows.indptr, rows.indices, rows.data, dictionary, first, last, 0, inner)
             multiply_rows(rows.indptr, rows.indices, rows.data, data_code, first, last, k, inner)
-            multiply_earlier_rows(by_column.indptr, by_column.indices, by_column.data, first, last, 2 * k, inner)
+            multiply_earlier_rows(
+                by_column.indptr, by_column.indices, by_column.data, longest, first, last, 2 * k, inner
+            )
 
         self.executor.split(fill, self.n_rows)
         return inner
+
+    def _inner_in_columns(self, chosen: Indices) -> Array:
+        """Return the part of ``X X'`` that some columns make, (m, m), as :meth:`_inner` has it."""
+        inner = np.zeros((self.n_rows, self.n_rows), self.columns.dtype)
+        for start in range(0, len(chosen), TILE):
+            part = self.columns[:, chosen[start : start + TILE]].toarray()
+            inner += part @ part.T
+        inner.flat[:: self.n_rows + 1] /= 2
+        return np.tril(inner)
 
     def inner_products(self, part: slice) -> Array:
         """Return those of the rows ``part`` with the atoms and statistics of now (b, 2k), float64."""
