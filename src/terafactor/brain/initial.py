@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy import linalg
 
 from terafactor._threads import Executor
 from terafactor._typing import Array, Indices
@@ -56,11 +57,11 @@ def _spread(rows: Indices, count: int) -> Indices:
 
 def _principal_maps(rows: Array, n_components: int) -> Array:
     """Return the principal components (at most k, p) of some rows, each of mean square 1."""
-    sample = _sampled(rows)
-    values, vectors = np.linalg.eigh((sample @ sample.T).astype(np.float64))
-    first = values.argsort()[::-1][:n_components]
-    first = first[values[first] > 1e-6 * values.max()]
-    maps = vectors[:, first].T.astype(rows.dtype) @ rows
+    sample, last = _sampled(rows), len(rows) - 1
+    largest = (max(0, last + 1 - n_components), last)
+    values, vectors = linalg.eigh((sample @ sample.T).astype(np.float64), subset_by_index=largest)
+    found = vectors[:, values > 1e-6 * values.max()][:, ::-1]
+    maps = found.T.astype(rows.dtype) @ rows
     maps *= np.sqrt(maps.shape[1] / np.maximum((maps**2).sum(axis=1, keepdims=True), np.finfo(maps.dtype).tiny))
     return maps
 

@@ -88,7 +88,7 @@ class PackedLayout:
 
 
 def record_path(store: Path, record: int) -> Path:
-    return store.joinpath("records", f"{record:06d}")
+    return store / f"records/{record:06d}"
 
 
 def scales_path(store: Path) -> Path:
@@ -96,7 +96,7 @@ def scales_path(store: Path) -> Path:
 
 
 def shard_path(array: Path, block: int) -> Path:
-    return array.joinpath("c", str(block), "0")
+    return array / f"c/{block}/0"
 
 
 def encoded(document: dict[str, Any]) -> bytes:
