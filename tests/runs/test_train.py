@@ -10,6 +10,7 @@ import tomllib
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from terafactor import ArraySource, CheckpointPolicy, MaskedDictionaryLearning, load_model, pack, train
 from terafactor.errors import DataError, ParameterError, RunInterruptedError
@@ -82,6 +83,18 @@ def test_a_resumed_run_ends_at_the_same_bits(X, tmp_path, parameters, step):
     assert resumed.history_ == read_metrics(tmp_path / "cut" / "metrics.jsonl")
     seconds = [line.seconds for line in resumed.history_]
     assert seconds == sorted(seconds)
+
+
+def test_a_run_on_sparse_rows_keeps_checkpoints_and_resumes_to_the_same_bits(tmp_path):
+    rows = sparse.random_array((400, 3000), density=0.02, format="csr", dtype=np.float32, rng=np.random.default_rng(0))
+    parameters = {"reduction": 1, "n_components": 9}
+    whole = train(estimator(**parameters), rows, tmp_path / "whole", checkpoints=STEPS)
+    interrupted_run(rows, tmp_path / "cut", 62, **parameters)
+    # Several steps are done at once, 24 and 14 per epoch: 62 is no multiple of three, but passed some.
+    assert newest(tmp_path / "cut" / "checkpoints")[0].name == "step-000000062"
+    assert whole.n_steps_ == 114
+    train(estimator(**parameters), rows, tmp_path / "cut", resume=True, checkpoints=STEPS)
+    assert files(tmp_path / "cut") == files(tmp_path / "whole")
 
 
 def test_a_run_from_a_packed_store_resumes_too(X, tmp_path):

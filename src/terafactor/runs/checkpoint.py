@@ -16,7 +16,7 @@ from terafactor._durable import naming
 from terafactor._typing import is_number
 from terafactor.errors import DataError, ParameterError
 from terafactor.runs.artifact import Artifact, read_artifact, verify_artifact, write_artifact
-from terafactor.solver.callbacks import Snapshot
+from terafactor.solver.callbacks import Snapshot, passes_multiple
 from terafactor.solver.position import Position
 
 logger = logging.getLogger("terafactor")
@@ -90,7 +90,7 @@ class Checkpointer:
 
     def _is_due(self, snapshot: Snapshot) -> bool:
         policy = self.policy
-        by_steps = policy.steps is not None and snapshot.step % policy.steps == 0
+        by_steps = policy.steps is not None and passes_multiple(snapshot.step, snapshot.advance, policy.steps)
         return by_steps or (policy.seconds is not None and time.monotonic() - self.written_at >= policy.seconds)
 
     def write(self, step: int, position: Position) -> None:

@@ -40,6 +40,9 @@ class Snapshot:
     batches_done: int
     """Batches read, those before an interruption included."""
 
+    advance: int
+    """Batches since the snapshot before: one, or some where a learner does several steps at once."""
+
     batches_to_do: int
     """Batches read at the end, if nothing stops the fit before."""
 
@@ -77,9 +80,15 @@ class Snapshot:
         return self._learner.position()
 
 
+def passes_multiple(count: int, advance: int, interval: int) -> bool:
+    """Whether a count that has just grown by ``advance`` reached or passed a multiple of ``interval``."""
+    return count // interval > (count - advance) // interval
+
+
 class Callback(Protocol):
     """Called after every step and once at the end. Returning True stops the fit; the model stays usable.
 
+    On sparse rows several steps may be done at once, and :attr:`Snapshot.advance` says how many.
     One that also has a method ``evaluated(evaluation)`` is given every line of the history as it is written.
     """
 
@@ -176,9 +185,10 @@ class Recorder:
                 callback.evaluated(evaluation)
 
     def _is_due(self, snapshot: Snapshot) -> bool:
-        done, interval = snapshot.batches_done, max(1, snapshot.batches_per_epoch // 10)
-        early = done < interval and done & (done - 1) == 0
-        return early or done % interval == 0 or snapshot.end_of_epoch
+        done, advance = snapshot.batches_done, snapshot.advance
+        interval = max(1, snapshot.batches_per_epoch // 10)
+        early = done < interval and done.bit_length() > (done - advance).bit_length()  # 1, 2, 4, 8, ...
+        return early or passes_multiple(done, advance, interval) or snapshot.end_of_epoch
 
     def _is_affordable(self) -> bool:
         """Whether another evaluation, as long as the last one, stays within the share."""

@@ -93,13 +93,14 @@ def run_loop(
     started = (time.perf_counter() if started is None else started) - before.seconds
     bytes_read, idle, stopped_by = before.bytes_read, 0.0, None
 
-    def tell(batches_done: int, end_of_epoch: bool, stopped_by: str | None) -> bool:
+    def tell(advance: int, end_of_epoch: bool, stopped_by: str | None) -> bool:
         nonlocal idle
         paused = time.perf_counter()
         snapshot = Snapshot(
             step=learner.n_steps,
             n_samples=learner.n_samples,
             batches_done=batches_done,
+            advance=advance,
             batches_to_do=numbers.stop,
             batches_per_epoch=batches_per_epoch,
             seconds=paused - started - idle,
@@ -120,10 +121,10 @@ def run_loop(
             batches_done += advance.n_batches
             if learner.has_settled():
                 stopped_by = "tol"
-            if tell(batches_done, batches_done % batches_per_epoch == 0, None):
+            if tell(advance.n_batches, batches_done % batches_per_epoch == 0, None):
                 stopped_by = stopped_by or "callback"
             if max_time is not None and time.perf_counter() - started > max_time:
                 stopped_by = stopped_by or "max_time"
             if stopped_by is not None:
                 break
-        tell(batches_done, True, stopped_by or "n_epochs")
+        tell(0, True, stopped_by or "n_epochs")
