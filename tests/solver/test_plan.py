@@ -3,9 +3,11 @@
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from terafactor import MaskedDictionaryLearning, open_source, pack
 from terafactor.errors import ParameterError
@@ -156,3 +158,21 @@ print(available_memory())
 def test_the_limit_of_address_space_counts():
     found = subprocess.run([sys.executable, "-c", LIMITED], check=True, capture_output=True, text=True).stdout
     assert 0 < int(found) < 3 * 10**9
+
+
+def test_it_counts_the_stored_entries_of_sparse_rows():
+    rows = sparse.random_array((400, 3000), density=0.02, format="csr", dtype=np.float32, rng=np.random.default_rng(0))
+    estimator = learner(init=np.eye(5, 3000, dtype=np.float32))
+    plan = estimator.plan(rows)
+    assert plan.bytes_per_epoch == pytest.approx(rows.nnz * 8, abs=plan.steps_per_epoch)
+    assert estimator.fit(rows).history_[-1].bytes_read == rows.nnz * 8
+
+
+def test_a_step_is_timed_as_one_where_several_are_done_at_once(monkeypatch):
+    def steps_of_two_seconds(source, problem, options, callbacks):
+        for done in range(1, 9):
+            if callbacks[0](SimpleNamespace(stopped_by=None, seconds=40.0 * done, advance=20)):
+                break
+
+    monkeypatch.setattr(plan_module, "fit", steps_of_two_seconds)
+    assert learner().plan(np.ones((40, 6), np.float32)).seconds_per_step == 2.0

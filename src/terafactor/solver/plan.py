@@ -185,9 +185,11 @@ def _refuse_too_large(plan: Plan, memory_of: Callable[[int], Memory]) -> None:
 def _probe(source: MatrixSource, problem: Problem, options: SolverOptions) -> float:
     """Return the seconds that a step takes, from a few of them."""
     finished: list[float] = []
+    per_step: list[float] = []
 
     def enough(snapshot: Snapshot) -> bool:
         if snapshot.stopped_by is None:
+            per_step.append((snapshot.seconds - (finished[-1] if finished else 0.0)) / snapshot.advance)
             finished.append(snapshot.seconds)
         timed = finished[SKIPPED_STEPS:]
         long_enough = len(timed) > 1 and (len(timed) > TIMED_STEPS or timed[-1] - timed[0] > TIMED_SECONDS)
@@ -195,5 +197,4 @@ def _probe(source: MatrixSource, problem: Problem, options: SolverOptions) -> fl
 
     endless = replace(options, n_epochs=SKIPPED_STEPS + TIMED_STEPS + 2, tol=0.0, max_time=None)
     fit(source, problem, endless, callbacks=[enough])
-    timed = finished[SKIPPED_STEPS:] if len(finished) > SKIPPED_STEPS + 1 else finished
-    return median(np.diff(timed).tolist()) if len(timed) > 1 else finished[-1]
+    return median(per_step[SKIPPED_STEPS + 1 :] or per_step[1:] or per_step)

@@ -180,8 +180,8 @@ class CodeSums:
         return cls(
             n_rows=n_rows,
             code_gram=precise.T @ precise,
-            penalty=float(penalty.value(codes).sum()),
-            used=np.any(codes != 0, axis=0),
+            penalty=float(penalty.value(precise).sum()),
+            used=precise.any(axis=0),
             **others,
         )
 
