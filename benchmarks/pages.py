@@ -41,22 +41,32 @@ def machines(records: Iterable[dict[str, Any]]) -> list[str]:
     return [line for kind in sorted(kinds) for line in ["- " + ", ".join(f"{key} {value}" for key, value in kind)]]
 
 
+MOST_IN_ROW = 4
+"""Panels side by side that can still be read on a page."""
+
+
 @contextmanager
 def drawn(path: Path, n_panels: int, *, width: float = 4.2, height: float = 3.2) -> Generator[Any, None, None]:
-    """Yield the axes of a figure with panels side by side, and save it."""
+    """Yield the axes of a figure with panels side by side, in rows of a few, and save it."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
     from matplotlib.ticker import NullFormatter
 
-    figure, axes = plt.subplots(1, n_panels, figsize=(width * n_panels, height), squeeze=False, layout="constrained")
-    for axis in axes[0]:
+    in_row = min(n_panels, MOST_IN_ROW)
+    n_rows = -(-n_panels // in_row)
+    size = (width * in_row, height * n_rows)
+    figure, grid = plt.subplots(n_rows, in_row, figsize=size, squeeze=False, layout="constrained")
+    axes, spare = grid.ravel()[:n_panels], grid.ravel()[n_panels:]
+    for axis in spare:
+        axis.set_visible(False)
+    for axis in axes:
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(alpha=0.25)
     try:
-        yield axes[0]
-        for axis in axes[0]:
+        yield axes
+        for axis in axes:
             axis.xaxis.set_minor_formatter(NullFormatter())  # those of a logarithmic scale run into each other
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=110, metadata={"Software": None})
