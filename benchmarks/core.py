@@ -160,26 +160,17 @@ def against_floor(quick: bool) -> Iterator[Result]:
 def growth_with_features(quick: bool) -> Iterator[Result]:
     """4: masks of 5 000 features, k = 40, b = 40, from p = 50 000 to 800 000, mean step over two cycles."""
     random = np.random.default_rng(0)
+    n_features = (50_000, 800_000)
+    rows = [random.standard_normal((120, p), np.float32) for p in n_features]
     for norm in ("l2", "l1"):
-        problem = Problem(1e-3, ElasticNet(0.0), NormBall(norm))
-        step_times = {}
-        for n_features in (50_000, 800_000):
-            X = random.standard_normal((120, n_features), np.float32)
-            init, cycle = start(X, 40, problem.constraint), n_features // 5000
-            n_steps = 2 * cycle
-
-            run = partial(
-                learn,
-                ArraySource(X),
-                problem,
-                init,
-                batch_size=40,
-                reduction=cycle,
-                statistics="masked",
-                n_epochs=n_steps / 3,
-            )
-            total = best_times({"run": run}, repeats=1 if quick else 3)["run"]
-            step_times[f"p={n_features} ms"] = 1e3 * total / n_steps
+        problem, runs = Problem(1e-3, ElasticNet(0.0), NormBall(norm)), {}
+        for X, p in zip(rows, n_features, strict=True):
+            runs[f"p={p} ms"] = partial(
+                learn, ArraySource(X), problem, start(X, 40, problem.constraint), batch_size=40, reduction=p // 5000,
+                statistics="masked", n_epochs=2 * (p // 5000) / 3,
+            )  # fmt: skip
+        times = best_times(runs, repeats=1 if quick else 5)
+        step_times = {name: 1e3 * times[name] / (2 * (p // 5000)) for name, p in zip(runs, n_features, strict=True)}
         small, large = step_times.values()
         yield Bar(
             f"4 growth of the step from 50 000 to 800 000 features, {norm}", large / small, 1.5, details=step_times
