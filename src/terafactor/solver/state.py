@@ -181,7 +181,7 @@ class CodeSums:
             n_rows=n_rows,
             code_gram=precise.T @ precise,
             penalty=float(penalty.value(precise).sum()),
-            used=precise.any(axis=0),
+            used=np.any(precise, axis=0),
             **others,
         )
 
