@@ -65,13 +65,13 @@ class SparseHDF5Source(MatrixSource):
         return int((self._starts[rows + 1] - self._starts[rows]).sum()) * (self.dtype.itemsize + 4)
 
     def read(self, rows: Indices, columns: Indices | None = None) -> Array:
-        check_indices(rows, self.shape[0], "rows")
         return dense_rows(self.read_stored(rows), np.arange(len(rows)), columns, self.absent)
 
     def read_stored(self, rows: Indices) -> Any:
         """Return some rows as a sparse matrix; those that follow each other in a single read."""
         from scipy.sparse import csr_array
 
+        check_indices(rows, self.shape[0], "rows")
         indices: list[Array] = [np.empty(0, np.int64)]
         entries: list[Array] = [np.empty(0, self.dtype)]
         with opened(self._h5py, self.path) as file:
