@@ -19,13 +19,32 @@ def ridge_codes(gram: Array, correlations: Array, l2: float) -> Array:
     gram (k, k), correlations (b, k), both float64. A singular system (l2 = 0 and dependent atoms, or an atom without
     observed entries) gets its solution of least norm.
     """
-    system = gram.copy()
-    system.flat[:: len(gram) + 1] += l2
+    system = _with_ridge(gram, l2)
     factor, codes, failed = linalg.lapack.dposv(system, correlations.T, lower=True)
     # A factorization can pass on a matrix that is singular to working precision, with codes that blow up.
     if failed or _nearly_singular(factor):
         codes = linalg.lstsq(system, correlations.T, cond=SINGULAR, check_finite=False)[0]
     return np.ascontiguousarray(codes.T)
+
+
+def dense_start(gram: Array, correlations: Array, l1: float, l2: float) -> Array:
+    """Return where coordinate descent finds few codes to change, when few of them are zero. Arguments as above.
+
+    Were the signs s of all codes known, and none zero, codes would solve ``a (D D' + l2) = x D' - l1 s``. Here s are
+    the signs without an l1 term, and codes that turn out to have another sign are set to zero.
+    """
+    factor, codes, failed = linalg.lapack.dposv(_with_ridge(gram, l2), correlations.T, lower=True)
+    if failed or _nearly_singular(factor):
+        return np.zeros(correlations.shape)
+    signs = np.sign(codes)
+    codes, _ = linalg.lapack.dpotrs(factor, correlations.T - l1 * signs, lower=True)
+    return np.ascontiguousarray(np.where(codes * signs > 0, codes, 0.0).T)
+
+
+def _with_ridge(gram: Array, l2: float) -> Array:
+    system = gram.copy()
+    system.flat[:: len(gram) + 1] += l2
+    return system
 
 
 SINGULAR = 1e-12

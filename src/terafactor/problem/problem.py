@@ -13,7 +13,7 @@ from terafactor._typing import Array, is_number
 from terafactor.errors import ParameterError
 from terafactor.kernels._blas import address
 from terafactor.kernels.accumulation import correlate_tiles
-from terafactor.kernels.coding import elastic_net_codes, ridge_codes
+from terafactor.kernels.coding import dense_start, elastic_net_codes, ridge_codes
 from terafactor.kernels.missing import code_rows, exceptions
 from terafactor.problem.constraint import NormBall
 from terafactor.problem.penalty import ElasticNet
@@ -22,6 +22,9 @@ logger = logging.getLogger(__name__)
 
 MANY_PRODUCTS = 2**18
 """Rows times squared number of atoms above which coordinate descent is spread over threads."""
+
+WEAK_PENALTY = 0.2
+"""Share of the mean absolute correlation up to which an l1 term leaves most codes nonzero."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,9 @@ class Problem:
         l1, l2 = strength * self.penalty.l1_ratio, strength * (1 - self.penalty.l1_ratio)
         if l1 == 0 and not self.penalty.positive:
             return ridge_codes(gram, correlations, l2)
-        codes, unfinished = np.zeros(correlations.shape), np.zeros(len(correlations), np.bool_)
+        dense = not self.penalty.positive and l1 <= WEAK_PENALTY * np.abs(correlations).mean()
+        codes = dense_start(gram, correlations, l1, l2) if dense else np.zeros(correlations.shape)
+        unfinished = np.zeros(len(codes), np.bool_)
 
         def code(start: int, stop: int) -> None:
             elastic_net_codes(

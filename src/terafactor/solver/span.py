@@ -39,7 +39,7 @@ from terafactor.kernels.span import (
     combine,
     inner_products_of_features,
     multiply_earlier_rows,
-    multiply_rows,
+    multiply_features,
     sweep_in_span,
 )
 from terafactor.problem import Problem
@@ -91,7 +91,7 @@ def learn_stretch(
         count += len(found)
         weight = min(1.0, gain * len(found) / count)
         span.absorb(part, inner, 1 - weight, (weight / len(found)) * found.astype(np.float64))
-        span.sweep(state.code_gram, limit, state.sizes)
+        span.sweep(part.stop, state.code_gram, limit, state.sizes)
         codes[part], used = found, sums.used
     state.n_batches += len(stretch.parts)
     state.feature_counts += len(stretch.rows)
@@ -111,12 +111,11 @@ class Span:
         self.executor = executor
         self.k, self.n_rows = len(state.dictionary), rows.shape[0]
         self.columns = rows.tocsc()
+        self.starts, self.rows = self.columns.indptr.astype(np.uint64), self.columns.indices.astype(np.uint32)
         self.gram = self._gram(state.dictionary.T, state.data_code.T)
-        self.inner = self._inner(state.dictionary.T, state.data_code.T, rows)
-        self.coefficients = np.zeros((2 * self.k + self.n_rows, 2 * self.k), state.dictionary.dtype)
-        np.fill_diagonal(self.coefficients, 1.0)
-        self.n_known = 2 * self.k
-        """Vectors of Z that have a coefficient so far."""
+        self.with_start, self.with_earlier = self._inner(state.dictionary.T, state.data_code.T)
+        self.of_start = np.eye(2 * self.k, dtype=state.dictionary.dtype)
+        self.of_rows = np.zeros((self.n_rows, 2 * self.k), state.dictionary.dtype)
 
     def _gram(self, dictionary: Array, data_code: Array) -> Array:
         """Return the inner products of atoms and statistics (2k, 2k), tiles added in float64."""
@@ -131,27 +130,27 @@ class Span:
         upper = grams.sum(axis=0, dtype=np.float64)
         return upper + np.triu(upper, 1).T
 
-    def _inner(self, dictionary: Array, data_code: Array, rows: Any) -> Array:
-        """Return ``X Z'`` (m, 2k + m), for each row up to itself: half of its own square, zero beyond."""
-        k, by_column, longest = self.k, self.columns, int(FREQUENT * self.n_rows)
-        inner = np.zeros((self.n_rows, 2 * k + self.n_rows), dictionary.dtype)
-        frequent = np.flatnonzero(np.diff(by_column.indptr) > longest)
-        if len(frequent):
-            inner[:, 2 * k :] = self._inner_in_columns(frequent)
+    def _inner(self, dictionary: Array, data_code: Array) -> tuple[Array, Array]:
+        """Return ``X [D; B]'`` (m, 2k) and ``X X'`` (m, m), of which half the diagonal and nothing above it."""
+        with_start = np.zeros((self.n_rows, 2 * self.k), dictionary.dtype)
+        longest = int(FREQUENT * self.n_rows)
+        frequent = np.flatnonzero(np.diff(self.columns.indptr) > longest)
+        with_earlier = self._inner_in_columns(frequent)
+        stored = self.starts, self.rows, self.columns.data
 
         def fill(first: int, last: int) -> None:
-            multiply_rows(rows.indptr, rows.indices, rows.data, dictionary, first, last, 0, inner)
-            multiply_rows(rows.indptr, rows.indices, rows.data, data_code, first, last, k, inner)
-            multiply_earlier_rows(
-                by_column.indptr, by_column.indices, by_column.data, longest, first, last, 2 * k, inner
-            )
+            multiply_features(*stored, dictionary, first, last, 0, with_start)
+            multiply_features(*stored, data_code, first, last, self.k, with_start)
+            multiply_earlier_rows(*stored, longest, first, last, with_earlier)
 
         self.executor.split(fill, self.n_rows)
-        return inner
+        return with_start, with_earlier
 
     def _inner_in_columns(self, chosen: Indices) -> Array:
-        """Return the part of ``X X'`` that some columns make, (m, m), as :meth:`_inner` has it."""
+        """Return the part of ``X X'`` that some columns make, as :meth:`_inner` has it."""
         inner = np.zeros((self.n_rows, self.n_rows), self.columns.dtype)
+        if not len(chosen):
+            return inner
         for start in range(0, len(chosen), TILE):
             part = self.columns[:, chosen[start : start + TILE]].toarray()
             inner += part @ part.T
@@ -160,44 +159,48 @@ class Span:
 
     def inner_products(self, part: slice) -> Array:
         """Return those of the rows ``part`` with the atoms and statistics of now (b, 2k), float64."""
-        return (self.inner[part, : self.n_known] @ self.coefficients[: self.n_known]).astype(np.float64)
+        earlier = slice(0, part.start)
+        inner = self.with_start[part] @ self.of_start + self.with_earlier[part, earlier] @ self.of_rows[earlier]
+        return inner.astype(np.float64)
 
     def absorb(self, part: slice, inner: Array, keep: float, codes: Array) -> None:
         """``B = keep * B + codes' X`` for the rows ``part``. inner: :meth:`inner_products` of them; codes (b, k)."""
-        k, first, last = self.k, 2 * self.k + part.start, 2 * self.k + part.stop
-        self.coefficients[: self.n_known, k:] *= keep
-        self.coefficients[first:last, k:] = codes
-        self.n_known = last
+        k = self.k
+        self.of_start[:, k:] *= keep
+        self.of_rows[: part.start, k:] *= keep
+        self.of_rows[part, k:] = codes
         added = inner.T @ codes  # [D; B] (codes' X)'
-        half = keep * added[k:] + codes.T @ (self.inner[part, first:last] @ codes)
+        half = keep * added[k:] + codes.T @ (self.with_earlier[part, part] @ codes)
         self.gram[:k, k:] = keep * self.gram[:k, k:] + added[:k]
         self.gram[k:, :k] = self.gram[:k, k:].T
         self.gram[k:, k:] = keep**2 * self.gram[k:, k:] + half + half.T
 
-    def sweep(self, code_gram: Array, limit: float, sizes: Array) -> None:
-        """Move every atom once and project it: new coefficients, new Gram matrix. limit, sizes: of squared norms."""
-        k, moves, known = self.k, np.empty((self.k, 2 * self.k)), self.coefficients[: self.n_known]
-        sweep_in_span(self.gram, code_gram, UNUSED * float(code_gram.trace()), limit, moves, sizes)
-        known[:, :k] = known @ moves.T.astype(known.dtype)
-        with_moved = moves @ self.gram
-        self.gram[:k, :k] = with_moved @ moves.T
-        self.gram[:k, k:] = with_moved[:, k:]
-        self.gram[k:, :k] = with_moved[:, k:].T
+    def sweep(self, n_known: int, code_gram: Array, limit: float, sizes: Array) -> None:
+        """Move every atom once and project it: new coefficients of the first rows, new Gram matrix.
+
+        n_known: rows that were taken in; limit, sizes: of squared norms.
+        """
+        k, moves, products = self.k, *np.empty((2, self.k, 2 * self.k))
+        sweep_in_span(self.gram, code_gram, UNUSED * float(code_gram.trace()), limit, moves, products, sizes)
+        turned = moves.T.astype(self.of_start.dtype)
+        for coefficients in (self.of_start, self.of_rows[:n_known]):
+            coefficients[:, :k] = coefficients @ turned
+        self.gram[:k, :k] = products @ moves.T
+        self.gram[:k, k:] = products[:, k:]
+        self.gram[k:, :k] = products[:, k:].T
 
     def write(self, state: SurrogateState) -> None:
         """Compute atoms and statistics from their coefficients."""
-        k, dtype, gemm = self.k, state.dictionary.dtype, address("gemm", state.dictionary.dtype)
-        parts = [slice(0, k), slice(k, 2 * k), slice(2 * k, None)]
-        from_atoms, from_statistics, from_rows = (
-            np.ascontiguousarray(self.coefficients[part, :k], dtype) for part in parts
+        k, gemm = self.k, address("gemm", state.dictionary.dtype)
+        from_atoms, from_statistics = (
+            np.ascontiguousarray(self.of_start[half, :k]) for half in (slice(k), slice(k, None))
         )
-        rows_kept = np.ascontiguousarray(self.coefficients[2 * k :, k:], dtype)
-        keep, columns = dtype.type(self.coefficients[k, k]), self.columns
+        keep = self.of_start[k, k]
 
         def part(first: int, last: int) -> None:
             combine(
-                gemm, columns.indptr, columns.indices, columns.data, from_atoms, from_statistics, from_rows, keep,
-                rows_kept, first, last, state.dictionary.T, state.data_code.T,
+                gemm, self.starts, self.rows, self.columns.data, from_atoms, from_statistics, self.of_rows, keep,
+                first, last, state.dictionary.T, state.data_code.T,
             )  # fmt: skip
 
         self.executor.split(part, n_tiles(state.dictionary.shape[1]))
