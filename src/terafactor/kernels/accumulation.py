@@ -174,16 +174,29 @@ def multiply_features(gemm, codes, values, start, stop, out):
 
 @jit
 def multiply_sparse(codes, values, start, stop, out):
-    """:func:`multiply` skipping the zeros of the codes."""
+    """:func:`multiply` skipping the zeros of the codes, four rows at a time."""
+    used = np.empty(len(codes), np.int64)
     for j in range(codes.shape[1]):
+        n_used = 0
+        for row in range(len(codes)):
+            if codes[row, j] != 0:
+                used[n_used] = row
+                n_used += 1
         total = out[j, start:stop]
         total[:] = 0
-        for row in range(len(codes)):
-            code = codes[row, j]
-            if code != 0:
-                entries = values[row, start:stop]
-                for i in range(len(total)):
-                    total[i] += code * entries[i]
+        at = 0
+        while at + 3 < n_used:
+            row0, row1, row2, row3 = used[at], used[at + 1], used[at + 2], used[at + 3]
+            code0, code1, code2, code3 = codes[row0, j], codes[row1, j], codes[row2, j], codes[row3, j]
+            values0, values1 = values[row0, start:stop], values[row1, start:stop]
+            values2, values3 = values[row2, start:stop], values[row3, start:stop]
+            for i in range(len(total)):
+                total[i] += code0 * values0[i] + code1 * values1[i] + code2 * values2[i] + code3 * values3[i]
+            at += 4
+        for place in range(at, n_used):
+            code0, values0 = codes[used[place], j], values[used[place], start:stop]
+            for i in range(len(total)):
+                total[i] += code0 * values0[i]
 
 
 @jit

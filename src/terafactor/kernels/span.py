@@ -18,7 +18,7 @@ PANEL = 128
 
 
 @jit
-def multiply_features(starts, rows, entries, features, first, last, at, out):
+def multiply_stored(starts, rows, entries, features, first, last, at, out):
     """``out[i, at : at + k] += X[i] @ features`` for rows i from first to last. features (p, k), read once in order."""
     width = features.shape[1]
     for column in range(np.uint64(len(features))):

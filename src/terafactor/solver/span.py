@@ -39,7 +39,7 @@ from terafactor.kernels.span import (
     combine,
     inner_products_of_features,
     multiply_earlier_rows,
-    multiply_features,
+    multiply_stored,
     sweep_in_span,
 )
 from terafactor.problem import Problem
@@ -139,8 +139,8 @@ class Span:
         stored = self.starts, self.rows, self.columns.data
 
         def fill(first: int, last: int) -> None:
-            multiply_features(*stored, dictionary, first, last, 0, with_start)
-            multiply_features(*stored, data_code, first, last, self.k, with_start)
+            multiply_stored(*stored, dictionary, first, last, 0, with_start)
+            multiply_stored(*stored, data_code, first, last, self.k, with_start)
             multiply_earlier_rows(*stored, longest, first, last, with_earlier)
 
         self.executor.split(fill, self.n_rows)
