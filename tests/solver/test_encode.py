@@ -4,8 +4,10 @@ import sys
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from terafactor import ArraySource, MaskedDictionaryLearning
+from terafactor.data import SparseSource
 from terafactor.solver.encode import consecutive_parts
 from terafactor.testing import CountingSource
 
@@ -31,10 +33,9 @@ class Blocks(CountingSource):
 
 
 @pytest.mark.parametrize("at_once", [1, 10, 16, 1000])
-def test_parts_follow_each_other_and_leave_blocks_whole(monkeypatch, X, at_once):
-    monkeypatch.setattr(encode_module, "MAX_VALUES", at_once * X.shape[1])
+def test_parts_follow_each_other_and_leave_blocks_whole(X, at_once):
     source = Blocks(X)
-    parts = list(consecutive_parts(source))
+    parts = list(consecutive_parts(source, at_once))
     assert [row for part in parts for row in part] == list(range(len(X)))
     assert all(len(part) <= max(7, at_once) for part in parts)
     if 4 * at_once >= 7:
@@ -72,3 +73,26 @@ def test_it_tells_how_far_it_is(monkeypatch, X):
     encode_module.encode(ArraySource(X), learner.components_, learner._problem(), progress=done.append)
     assert sum(done) == len(X)
     assert len(done) == 9
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+@pytest.mark.parametrize("alpha", [0.0, 0.05])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-5), (np.float64, 1e-12)])
+def test_sparse_rows_are_coded_without_being_made_dense(monkeypatch, dtype, tolerance, alpha, n_threads):
+    X = sparse.random_array((150, 900), density=0.03, format="csr", dtype=dtype, rng=np.random.default_rng(0))
+    learner = MaskedDictionaryLearning(9, alpha=alpha, random_state=0, n_threads=n_threads).fit(X)
+    codes, objective = learner.transform(X.toarray()), learner.objective(X.toarray())
+    monkeypatch.setattr(SparseSource, "read", None)
+    monkeypatch.setattr(encode_module, "MAX_VALUES", 1000)  # a few parts
+    found = learner.transform(X)
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, codes, atol=tolerance * np.abs(codes).max())
+    assert learner.objective(X) == pytest.approx(objective, rel=tolerance)
+
+
+def test_absent_entries_that_are_missing_are_not_zeros(X):
+    matrix = sparse.csr_array(np.where(np.random.default_rng(0).random(X.shape) < 0.04, X, 0))
+    learner = MaskedDictionaryLearning(3, missing="absent", n_epochs=1, random_state=0).fit(matrix)
+    with_nan = np.where(matrix.toarray() == 0, np.nan, matrix.toarray())
+    codes = learner.transform(matrix)
+    np.testing.assert_allclose(codes, learner.set_params(missing="nan").transform(with_nan), atol=1e-9)

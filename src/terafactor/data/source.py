@@ -35,6 +35,10 @@ class FeatureTiles:
         return places if self.order is None else np.sort(self.order[places]).astype(np.int64, copy=False)
 
 
+MOST_STORED = 0.05
+"""Share of stored entries up to which a matrix counts as sparse: pairs of entries in a column grow as its square."""
+
+
 class MatrixSource(ABC):
     """A matrix that can be read in parts.
 
@@ -62,6 +66,11 @@ class MatrixSource(ABC):
 
     geometry: tuple[int, ...] | None = None
     """Shape of a row as a picture, for those who draw atoms."""
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether so few entries are stored that work on these alone is faster than on whole rows."""
+        return self.stored_share <= MOST_STORED
 
     @property
     def records(self) -> Sequence[range]:

@@ -6,8 +6,9 @@ import contextlib
 import math
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from terafactor._typing import Array, Indices
 from terafactor.data import MatrixSource
 from terafactor.data.output import new_matrix
 from terafactor.data.read_ahead import read_ahead
-from terafactor.data.source import read_finite
+from terafactor.data.source import read_finite, read_stored_finite
 from terafactor.data.stream import observe
 from terafactor.kernels.accumulation import gather_features
 from terafactor.problem import Problem
@@ -37,20 +38,102 @@ def _ignore(n_rows: int) -> None:
 
 
 @dataclass(frozen=True)
-class EncodedRows:
-    """Some rows that follow each other, and their codes."""
+class Atoms:
+    """A dictionary, and what follows from it for any rows."""
 
-    rows: Indices
-    """Their numbers (b,)."""
+    dictionary: Array
+    """(k, p), each atom contiguous."""
+
+    gram: Array
+    """Their inner products (k, k), float64."""
+
+    executor: Executor
+
+    @classmethod
+    def of(cls, dictionary: Array, executor: Executor) -> Self:
+        atoms = contiguous_atoms(dictionary, executor)
+        gram, _ = correlate(np.empty((0, atoms.shape[1]), atoms.dtype), atoms, executor)
+        return cls(atoms, gram, executor)
+
+    @cached_property
+    def by_feature(self) -> Array:
+        """The same with each feature contiguous (p, k)."""
+        return np.ascontiguousarray(self.dictionary.T)
+
+
+@dataclass(frozen=True)
+class WholeRows:
+    """Rows that follow each other, as an array."""
+
+    numbers: Indices
+    """(b,)."""
 
     values: Array
-    """What was read (b, p); zero where missing."""
+    """(b, p); zero where missing."""
 
     observed: Array | None
     """Where there is a value (b, p); None when everywhere."""
 
-    codes: Array
-    """(b, k)."""
+    @classmethod
+    def read(cls, source: MatrixSource, rows: range, missing: bool) -> Self:
+        numbers = np.arange(rows.start, rows.stop)
+        values = read_finite(source, numbers, allow_nan=missing)
+        return cls(numbers, values, observe(values)[0] if missing else None)
+
+    def encode(self, problem: Problem, atoms: Atoms) -> Array:
+        """Return the codes (b, k), float64."""
+        _, correlations = correlate(self.values, atoms.dictionary, atoms.executor, gram=False)
+        if self.observed is None:
+            return problem.encode_from(atoms.gram, correlations, 1.0, atoms.executor)
+        return problem.encode_observed(
+            atoms.gram, correlations, atoms.dictionary, self.observed, self.values.shape[1], atoms.executor
+        )
+
+    def losses(self, problem: Problem, atoms: Atoms, codes: Array) -> Array:
+        """Return l(x) of the rows that have a value."""
+        losses = problem.losses(
+            self.values, atoms.dictionary, codes, self.values.shape[1], atoms.executor, self.observed
+        )
+        return losses if self.observed is None else losses[self.observed.any(axis=1)]
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """Rows that follow each other, of which the stored entries alone are at hand, the others being zeros."""
+
+    numbers: Indices
+    """(b,)."""
+
+    values: Any
+    """A ``csr_array`` (b, p)."""
+
+    @classmethod
+    def read(cls, source: MatrixSource, rows: range) -> Self:
+        numbers = np.arange(rows.start, rows.stop)
+        return cls(numbers, read_stored_finite(source, numbers))
+
+    def _correlate(self, atoms: Atoms) -> Array:
+        correlations = np.empty((len(self.numbers), len(atoms.gram)))
+
+        def multiply(first: int, last: int) -> None:
+            correlations[first:last] = self.values[first:last] @ atoms.by_feature
+
+        atoms.executor.split(multiply, len(correlations))
+        return correlations
+
+    def encode(self, problem: Problem, atoms: Atoms) -> Array:
+        """Return the codes (b, k), float64."""
+        return problem.encode_from(atoms.gram, self._correlate(atoms), 1.0, atoms.executor)
+
+    def losses(self, problem: Problem, atoms: Atoms, codes: Array) -> Array:
+        """Return l(x) of the rows, with ``|x - a D|^2 = |x|^2 - 2 a (x D')' + a D D' a'``: no row is made whole.
+
+        Where the error is below a millionth of ``|x|^2``, what is left of the difference is rounding.
+        """
+        precise = codes.astype(np.float64)
+        squares = self.values.power(2).sum(axis=1, dtype=np.float64)
+        squares += np.einsum("ij,ij->i", precise @ atoms.gram - 2 * self._correlate(atoms), precise)
+        return 0.5 * np.maximum(squares, 0.0) + float(problem.alpha) * problem.penalty.value(precise)
 
 
 def encode(
@@ -67,13 +150,12 @@ def encode(
     missing: whether NaN stands for a missing value. progress: called with the number of rows of each part.
     """
     codes = np.empty((source.shape[0], len(dictionary)), dictionary.dtype)
-    with (
-        Executor(n_threads) as executor,
-        contextlib.closing(encoded_parts(source, dictionary, problem, executor, missing)) as parts,
-    ):
-        for part in parts:
-            codes[part.rows] = part.codes
-            progress(len(part.rows))
+    with Executor(n_threads) as executor:
+        atoms = Atoms.of(dictionary, executor)
+        with contextlib.closing(encoded_parts(source, atoms, problem, missing)) as parts:
+            for part, found in parts:
+                codes[part.numbers] = found
+                progress(len(found))
     return codes
 
 
@@ -92,11 +174,11 @@ def encode_to(
     with (
         new_matrix(out, shape, dictionary.dtype) as write,
         Executor(n_threads) as executor,
-        contextlib.closing(encoded_parts(source, dictionary, problem, executor, missing)) as parts,
+        contextlib.closing(encoded_parts(source, Atoms.of(dictionary, executor), problem, missing)) as parts,
     ):
-        for part in parts:
-            write(part.codes)
-            progress(len(part.rows))
+        for _, codes in parts:
+            write(codes)
+            progress(len(codes))
 
 
 def objective(
@@ -104,34 +186,29 @@ def objective(
 ) -> float:
     """Return the mean of l(x) over the rows that have a value, in float64; NaN when none has."""
     total, n_rows = 0.0, 0
-    with (
-        Executor(n_threads) as executor,
-        contextlib.closing(encoded_parts(source, dictionary, problem, executor, missing)) as parts,
-    ):
-        for part in parts:
-            losses = problem.losses(part.values, dictionary, part.codes, source.shape[1], executor, part.observed)
-            total += float(losses.sum())
-            n_rows += len(part.values) if part.observed is None else int(part.observed.any(axis=1).sum())
+    with Executor(n_threads) as executor:
+        atoms = Atoms.of(dictionary, executor)
+        with contextlib.closing(encoded_parts(source, atoms, problem, missing)) as parts:
+            for part, codes in parts:
+                losses = part.losses(problem, atoms, codes)
+                total += float(losses.sum())
+                n_rows += len(losses)
     return total / n_rows if n_rows else math.nan
 
 
 def encoded_parts(
-    source: MatrixSource, dictionary: Array, problem: Problem, executor: Executor, missing: bool
-) -> Generator[EncodedRows, None, None]:
-    """Yield the rows of a source in their order with their codes, a bounded number at a time."""
-    n_features = source.shape[1]
+    source: MatrixSource, atoms: Atoms, problem: Problem, missing: bool
+) -> Generator[tuple[WholeRows | StoredRows, Array], None, None]:
+    """Yield the rows of a source in their order with their codes (b, k), a bounded number at a time."""
     problem = replace(problem, code_tolerance=min(problem.code_tolerance, FINAL_TOLERANCE))
-    dictionary = contiguous_atoms(dictionary, executor)
-    gram, _ = correlate(np.empty((0, n_features), dictionary.dtype), dictionary, executor)
-    tasks = (partial(_read, source, rows, missing) for rows in consecutive_parts(source))
+    stored = source.is_sparse and not missing
+    tasks: Iterator[Callable[[], WholeRows | StoredRows]] = (
+        partial(StoredRows.read, source, rows) if stored else partial(WholeRows.read, source, rows, missing)
+        for rows in consecutive_parts(source, rows_at_once(source, len(atoms.gram)))
+    )
     with contextlib.closing(read_ahead(tasks, in_memory=source.in_memory)) as parts:
-        for rows, values, observed in parts:
-            _, correlations = correlate(values, dictionary, executor, gram=False)
-            if observed is None:
-                codes = problem.encode_from(gram, correlations, 1.0, executor)
-            else:
-                codes = problem.encode_observed(gram, correlations, dictionary, observed, n_features, executor)
-            yield EncodedRows(rows, values, observed, codes.astype(dictionary.dtype, copy=False))
+        for part in parts:
+            yield part, part.encode(problem, atoms).astype(atoms.dictionary.dtype, copy=False)
 
 
 def contiguous_atoms(dictionary: Array, executor: Executor) -> Array:
@@ -143,9 +220,14 @@ def contiguous_atoms(dictionary: Array, executor: Executor) -> Array:
     return atoms
 
 
-def consecutive_parts(source: MatrixSource) -> Iterator[range]:
-    """Cut all rows, in their order, into parts of some MAX_VALUES values that leave blocks of rows whole."""
-    at_once = max(1, MAX_VALUES // source.shape[1])
+def rows_at_once(source: MatrixSource, n_components: int) -> int:
+    """Return how many rows have some MAX_VALUES stored values, or codes."""
+    per_row = source.shape[1] * source.stored_share if source.is_sparse else source.shape[1]
+    return max(1, int(MAX_VALUES / max(per_row, n_components)))
+
+
+def consecutive_parts(source: MatrixSource, at_once: int) -> Iterator[range]:
+    """Cut all rows, in their order, into parts of some ``at_once`` that leave blocks of rows whole."""
     start = stop = 0
     for record, rows in enumerate(source.records):
         blocks = source.row_blocks(record)
@@ -157,9 +239,3 @@ def consecutive_parts(source: MatrixSource) -> Iterator[range]:
                 start = stop
             stop = block.stop
     yield range(start, stop)
-
-
-def _read(source: MatrixSource, rows: range, missing: bool) -> tuple[Indices, Array, Array | None]:
-    numbers = np.arange(rows.start, rows.stop)
-    values = read_finite(source, numbers, allow_nan=missing)
-    return numbers, values, observe(values)[0] if missing else None

@@ -47,9 +47,6 @@ from terafactor.solver.options import SolverOptions
 from terafactor.solver.state import CodeSums, SurrogateState, absorb_codes
 from terafactor.solver.step import reseed_unused
 
-MOST_STORED = 0.05
-"""Share of stored entries up to which rows count as sparse: pairs of entries in a column grow as its square."""
-
 MOST_ROWS = 2048
 """Rows in a stretch, at the most: their inner products take 32 MB."""
 
@@ -61,7 +58,7 @@ def is_spanned(source: MatrixSource, problem: Problem, options: SolverOptions, s
     """Whether steps can be done in a span: few sparse whole rows, the l2 ball, all features seen equally often."""
     l1_weight, _, _, positive = problem.constraint.lower()
     whole = options.reduction == 1 and not options.missing
-    sparse = whole and source.stored_share <= MOST_STORED and options.batch_size <= MOST_ROWS
+    sparse = whole and source.is_sparse and options.batch_size <= MOST_ROWS
     return sparse and l1_weight == 0 and not positive and np.ptp(state.feature_counts) == 0
 
 
