@@ -20,6 +20,9 @@ from terafactor.data.read_ahead import read_ahead
 from terafactor.data.source import MatrixSource, read_finite, read_stored_finite
 from terafactor.kernels.missing import split_missing
 
+MAX_VALUES = 2**24
+"""Values of whole blocks of rows that are read at once, so that the batches cut from them read nothing twice."""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -84,10 +87,10 @@ class BatchStream:
     """Batches of rows of a source, each with its mask. Batch number i is a pure function of the parameters and i.
 
     Every epoch visits every row once, in an order drawn from (seed, epoch): the row blocks of each record are
-    shuffled and cut into batches, then the batches of all records are shuffled. Where masks go by record and several
-    batches make up a block of rows, these follow each other and share a mask, and the block is read once. Rows that
-    are not in memory are read ahead by other threads, which changes nothing but the time. Where records are read as a
-    whole, all batches of one follow each other, each with its mask.
+    shuffled and cut into batches, then the batches of all records are shuffled. Where several batches make up a block
+    of rows, and masks go by record or nothing is masked, these follow each other and share the mask, and the block is
+    read once. Rows that are not in memory are read ahead by other threads, which changes nothing but the time. Where
+    records are read as a whole, all batches of one follow each other, each with its mask.
 
     Parameters
     ----------
@@ -273,11 +276,19 @@ class BatchStream:
         return np.concatenate([np.asarray(blocks[index]) for index in order])
 
     def _visit_length(self, record: int) -> int:
-        """Return how many rows share a mask: a batch, or a block where masks go by record and batches divide it."""
-        blocks = self.source.row_blocks(record) if self.masks.by_record else None
-        height = max(map(len, blocks), default=0) if blocks else 0
-        whole = height % self.batch_size == 0 or len(blocks or ()) == 1
-        return max(height, self.batch_size) if whole else self.batch_size
+        """Return how many rows share a mask and are read together: a batch, or the batches of a block of rows.
+
+        Masks that go by record are shared by the batches that make up a block. Where there is nothing to mask, those
+        that a block is cut into can be read together as well, as long as that does not take too much memory.
+        """
+        blocks = self.source.row_blocks(record) or ()
+        height = max(map(len, blocks), default=0)
+        if self.masks.by_record and (height % self.batch_size == 0 or len(blocks) == 1):
+            return max(height, self.batch_size)
+        n_rows = max(1, math.ceil(height / self.batch_size)) * self.batch_size
+        return (
+            n_rows if self.masks.cycle_length == 1 and n_rows * self.source.shape[1] <= MAX_VALUES else self.batch_size
+        )
 
 
 def set_missing_apart(batch: Batch) -> Batch:
