@@ -8,7 +8,7 @@ import pytest
 from terafactor import ArraySource, MatrixSource
 from terafactor.data import BatchStream
 from terafactor.data.masks import Masks
-from terafactor.testing import SourceContract
+from terafactor.testing import CountingSource, SourceContract
 
 
 class BlockSource(MatrixSource):
@@ -152,3 +152,33 @@ def test_batches_hold_what_the_source_has(reduction, whole_rows):
             np.testing.assert_array_equal(batch.full_values, source.read(batch.rows))
         read = 6 if whole_rows or reduction == 1 else 2
         assert batch.n_bytes == len(batch.rows) * read * 8
+
+
+@pytest.mark.parametrize(
+    ("height", "reduction", "whole_rows", "together"),
+    [
+        (8, 1, False, True),
+        (8, 3, True, True),
+        (8, 3, False, False),  # two thirds of the block, one by one
+        (16, 3, False, True),  # four thirds
+        (6, 1, False, True),  # batches have a block in common
+        (4, 1, False, False),
+    ],
+)
+def test_batches_of_a_block_are_read_together_if_that_reads_less(height, reduction, whole_rows, together):
+    source = CountingSource(BlockSource([[height] * 4, [height] * 2]))
+    stream = stream_of(source, 4, reduction=reduction, whole_rows=whole_rows)
+    n_rows, n_features = (-(-height // 4) * 4, 6) if together else (4, 6 // reduction)
+    assert stream.values_at_once == n_rows * n_features
+    batches = list(stream.batches(0, stream.batches_per_epoch))
+    assert source.n_reads == sum(-(-len(record) // n_rows) for record in source.records)
+    for number, batch in enumerate(batches):
+        columns = stream.masks.mask(number)
+        np.testing.assert_array_equal(batch.rows, stream.rows(number))
+        np.testing.assert_array_equal(batch.values, source.source.read(batch.rows, columns))
+        assert (batch.full_values is not None) == (whole_rows and reduction > 1)
+
+
+def test_blocks_too_large_for_memory_are_read_batch_by_batch(monkeypatch):
+    monkeypatch.setattr("terafactor.data.stream.MAX_VALUES", 8 * 6 - 1)
+    assert stream_of(BlockSource([[8, 8]]), 4).values_at_once == 4 * 6

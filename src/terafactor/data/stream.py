@@ -20,7 +20,7 @@ from terafactor.data.read_ahead import read_ahead
 from terafactor.data.source import MatrixSource, read_finite, read_stored_finite
 from terafactor.kernels.missing import split_missing
 
-MAX_VALUES = 2**24
+MAX_VALUES = 2**23
 """Values of whole blocks of rows that are read at once, so that the batches cut from them read nothing twice."""
 
 
@@ -72,7 +72,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class _Visit:
-    """Rows of one record that share a mask and are read together: a batch or several."""
+    """Rows of one record that are read together: a batch or several."""
 
     first: int
     """Number of its first batch."""
@@ -88,9 +88,9 @@ class BatchStream:
 
     Every epoch visits every row once, in an order drawn from (seed, epoch): the row blocks of each record are
     shuffled and cut into batches, then the batches of all records are shuffled. Where several batches make up a block
-    of rows, and masks go by record or nothing is masked, these follow each other and share the mask, and the block is
-    read once. Rows that are not in memory are read ahead by other threads, which changes nothing but the time. Where
-    records are read as a whole, all batches of one follow each other, each with its mask.
+    of rows, these follow each other, share a mask if masks go by record, and the block is read once. Rows that are not
+    in memory are read ahead by other threads, which changes nothing but the time. Where records are read as a whole,
+    all batches of one follow each other, each with its mask.
 
     Parameters
     ----------
@@ -144,15 +144,18 @@ class BatchStream:
         return visit.rows[self._part(visit, number)]
 
     @property
-    def rows_at_once(self) -> int:
-        """Rows that are read together, at the most."""
-        longest = max(map(len, self.source.records), default=0)
-        return min(max(self._visit_lengths, default=0), longest)
+    def values_at_once(self) -> int:
+        """Values that are read together, at the most."""
+        n_features, n_masked = self.source.shape[1], math.ceil(self.source.shape[1] / self.masks.cycle_length)
+        lengths = zip(self._visit_lengths, map(len, self.source.records), strict=True)
+        n_rows = [min(length, n_rows) for length, n_rows in lengths]
+        return max((rows * (n_features if self._reads_whole_rows(rows) else n_masked) for rows in n_rows), default=0)
 
     def n_bytes(self, number: int) -> int:
         """Return how many bytes reading batch ``number`` takes: its share of what is read together."""
         visit = self._visit_of(number)
-        n_bytes = self.source.stored_bytes(visit.rows, None if self.whole_rows else self._columns(visit))
+        whole = self._reads_whole_rows(len(visit.rows))
+        n_bytes = self.source.stored_bytes(visit.rows, None if whole else self._columns(visit, number))
         return round(n_bytes / len(visit.rows) * len(self.rows(number)))
 
     def batch(self, number: int) -> Batch:
@@ -202,25 +205,32 @@ class BatchStream:
     def _read_visit(self, visit: _Visit, numbers: range) -> list[Batch]:
         """Read the rows of some batches of a visit together, and part them."""
         wanted = slice(self._part(visit, numbers[0]).start, self._part(visit, numbers[-1]).stop)
-        columns = self._columns(visit)
-        whole = columns is None or self.whole_rows
-        read = None if whole else columns
+        whole = self._reads_whole_rows(len(visit.rows))
+        read = None if whole else self._columns(visit, numbers[0])
         values = read_finite(self.source, visit.rows[wanted], read, allow_nan=self.missing)
         bytes_per_row = self.source.stored_bytes(visit.rows, read) / len(visit.rows)
         batches = []
         for number in numbers:
-            part = self._part(visit, number)
+            part, columns = self._part(visit, number), self._columns(visit, number)
             mine = values[part.start - wanted.start : part.stop - wanted.start]
             n_bytes = round(bytes_per_row * len(mine))
             if columns is None or not whole:
                 batch = Batch(visit.rows[part], columns, mine, n_bytes=n_bytes)
             else:
-                batch = Batch(visit.rows[part], columns, np.take(mine, columns, axis=1), mine, n_bytes=n_bytes)
+                full = mine if self.whole_rows else None
+                batch = Batch(visit.rows[part], columns, np.take(mine, columns, axis=1), full, n_bytes=n_bytes)
             batches.append(set_missing_apart(batch) if self.missing else batch)
         return batches
 
-    def _columns(self, visit: _Visit) -> Indices | None:
-        return self.masks.mask(self.mask_offset + visit.first, visit.record, self.mask_offset + visit.count)
+    def _columns(self, visit: _Visit, number: int) -> Indices | None:
+        """Return the mask of batch ``number``."""
+        return self.masks.mask(self.mask_offset + number, visit.record, self.mask_offset + visit.count)
+
+    def _reads_whole_rows(self, n_rows: int) -> bool:
+        """Whether rows of a visit are read with all features: for the statistics, or because its masks differ."""
+        return (
+            self.whole_rows or self.masks.cycle_length == 1 or not (self.masks.by_record or n_rows <= self.batch_size)
+        )
 
     def _part(self, visit: _Visit, number: int) -> slice:
         """Return which rows of a visit are those of batch ``number``."""
@@ -276,19 +286,22 @@ class BatchStream:
         return np.concatenate([np.asarray(blocks[index]) for index in order])
 
     def _visit_length(self, record: int) -> int:
-        """Return how many rows share a mask and are read together: a batch, or the batches of a block of rows.
+        """Return how many rows are read together: a batch, or the batches that make up a block of rows.
 
-        Masks that go by record are shared by the batches that make up a block. Where there is nothing to mask, those
-        that a block is cut into can be read together as well, as long as that does not take too much memory.
+        These share a mask where masks go by record. Elsewhere each has its own, and a block is read with all features
+        if that is less than what its batches would read one by one, and does not take too much memory.
         """
         blocks = self.source.row_blocks(record) or ()
         height = max(map(len, blocks), default=0)
         if self.masks.by_record and (height % self.batch_size == 0 or len(blocks) == 1):
             return max(height, self.batch_size)
-        n_rows = max(1, math.ceil(height / self.batch_size)) * self.batch_size
-        return (
-            n_rows if self.masks.cycle_length == 1 and n_rows * self.source.shape[1] <= MAX_VALUES else self.batch_size
-        )
+        if self.masks.by_record and self.masks.cycle_length > 1:
+            return self.batch_size
+        n_batches = math.ceil(height / self.batch_size)
+        saves = not self.whole_rows and self.masks.tiles.width == self.source.tiles(record).width
+        blocks_read = n_batches / (self.masks.cycle_length if saves else 1)
+        n_rows = n_batches * self.batch_size
+        return n_rows if blocks_read > 1 and n_rows * self.source.shape[1] <= MAX_VALUES else self.batch_size
 
 
 def set_missing_apart(batch: Batch) -> Batch:

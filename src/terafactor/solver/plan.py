@@ -112,7 +112,7 @@ def make_plan(source: MatrixSource, problem: Problem, options: SolverOptions, *,
     stream = make_stream(source, options)
 
     def memory_of(n_components: int) -> Memory:
-        return _memory(source, stream.rows_at_once, replace(options, n_components=n_components), from_rows)
+        return _memory(source, stream.values_at_once, replace(options, n_components=n_components), from_rows)
 
     plan = Plan(
         n_samples=source.shape[0],
@@ -135,18 +135,17 @@ def make_plan(source: MatrixSource, problem: Problem, options: SolverOptions, *,
     return replace(plan, seconds_per_step=_probe(source, problem, options))
 
 
-def _memory(source: MatrixSource, rows_at_once: int, options: SolverOptions, from_rows: bool) -> Memory:
+def _memory(source: MatrixSource, values_at_once: int, options: SolverOptions, from_rows: bool) -> Memory:
     size, n_components, n_features = source.dtype.itemsize, options.n_components, source.shape[1]
     matrix = n_components * n_features * size
     share = 1 / math.ceil(options.reduction)
-    n_read = n_features * (1 if options.statistics == "full" else share)
     n_waiting = 2 if source.in_memory else DEPTH + 2 + N_READERS
     of_model = 3 * share + (options.statistics == "full") + options.exact
     return Memory(
         model=matrix,
         statistics=matrix + 8 * (n_features + n_components**2),
         start=matrix if from_rows else 0,
-        work=round(of_model * matrix + n_waiting * rows_at_once * n_read * size),
+        work=round(of_model * matrix + n_waiting * values_at_once * size),
     )
 
 
