@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,41 +32,43 @@ def write_shard(file: BinaryIO, layout: PackedLayout, rows: Array, order: Indice
 
 
 def read_tiles(array: Path, block: int, layout: PackedLayout, chosen: Indices) -> Array:
-    """Return the ``chosen`` tiles (ascending) of a shard of ``array``, (tiles, block_rows, tile_width), each verified.
+    """Return the ``chosen`` tiles (ascending) of a shard of ``array``, each verified, a contiguous array of a row each.
 
-    Tiles that follow each other come in one read, checksums between them, and nothing is read ahead. Each tile is
-    contiguous; from one to the next there may be some bytes.
+    A row is the numbers of a tile, block_rows by tile_width, and then maybe some that do not count. Tiles that follow
+    each other come in one read, checksums between them, and nothing is read ahead.
     """
-    path, size = shard_path(array, block), layout.tile_type.itemsize
-    raw = np.empty((len(chosen), size), np.uint8)
+    path, size, numbers = shard_path(array, block), layout.tile_type.itemsize, chosen.tolist()
+    raw = np.empty((len(numbers), size), np.uint8)
     with _opened(path, layout) as descriptor:
-        for run in _runs(chosen):
-            first, wanted = int(chosen[run.start]), raw[run].nbytes
+        for run in _runs(numbers):
+            first, wanted = numbers[run.start], (run.stop - run.start) * size
             found = fill(descriptor, raw[run], first * size)
             if found != wanted:
                 raise DamagedShardError(f"its file ended in chunk {first + found // size}")
-    tiles = raw.view(layout.tile_type)[:, 0]
-    for tile, content, expected in zip(chosen, raw[:, :-CHECKSUM_BYTES], tiles["checksum"], strict=True):
+    contents, checksums = raw[:, :-CHECKSUM_BYTES], raw.view(layout.tile_type)["checksum"][:, 0].tolist()
+    for number, content, expected in zip(numbers, contents, checksums, strict=True):
         if checksum(content) != expected:
-            raise DamagedShardError(_wrong_chunk(int(tile), path))
-    return tiles["values"]
+            raise DamagedShardError(_wrong_chunk(number, path))
+    if size % layout.number_type.itemsize:  # a checksum is half as long as a float64
+        raw = np.ascontiguousarray(contents)
+    return raw.view(layout.number_type)
 
 
 def read_tiles_with_zarr(array: Path, block: int, layout: PackedLayout, chosen: Indices) -> Array:
     """Do what :func:`read_tiles` does by zarr-python: where the system cannot read many buffers at a position."""
     import zarr
 
-    path = shard_path(array, block)
+    path, numbers = shard_path(array, block), chosen.tolist()
     with _opened(path, layout):
         opened = zarr.open_array(array, mode="r")
-    values = np.zeros((len(chosen), layout.block_rows, layout.tile_width), layout.dtype)
+    values = np.zeros((len(numbers), layout.block_rows, layout.tile_width), layout.dtype)
     rows = slice(block * layout.block_rows, (block + 1) * layout.block_rows)
-    for run in _runs(chosen):
+    for run in _runs(numbers):
         try:
-            _read_run_with_zarr(opened, rows, int(chosen[run.start]), values[run])
+            _read_run_with_zarr(opened, rows, numbers[run.start], values[run])
         except ValueError:
-            _name_wrong_chunk(opened, rows, path, chosen[run], values[run])
-    return values
+            _name_wrong_chunk(opened, rows, path, numbers[run], values[run])
+    return values.reshape(len(values), -1)
 
 
 def sealed(content: bytes) -> bytes:
@@ -113,9 +114,9 @@ def _read_run_with_zarr(array: Any, rows: slice, first: int, values: Array) -> N
         tile[: part.shape[0], : part.shape[1]] = part
 
 
-def _name_wrong_chunk(array: Any, rows: slice, path: Path, chosen: Indices, values: Array) -> None:
+def _name_wrong_chunk(array: Any, rows: slice, path: Path, chosen: list[int], values: Array) -> None:
     """Read tiles one by one, and name the first that cannot be."""
-    for place, tile in enumerate(chosen.tolist()):
+    for place, tile in enumerate(chosen):
         try:
             _read_run_with_zarr(array, rows, tile, values[place : place + 1])
         except ValueError as error:
@@ -126,7 +127,10 @@ def _wrong_chunk(tile: int, path: Path) -> str:
     return f"chunk {tile} of {path} does not match its checksum"
 
 
-def _runs(chosen: Indices) -> Iterator[slice]:
+def _runs(chosen: list[int]) -> Iterator[slice]:
     """Cut ascending numbers where one is left out."""
-    edges = [0, *(np.flatnonzero(np.diff(chosen) != 1) + 1).tolist(), len(chosen)]
-    return (slice(start, stop) for start, stop in itertools.pairwise(edges))
+    start = 0
+    for place, number in enumerate(chosen, 1):
+        if place == len(chosen) or chosen[place] != number + 1:
+            yield slice(start, place)
+            start = place

@@ -1,0 +1,30 @@
+"""Which tiles of features columns lie in, and where."""
+
+from terafactor.kernels._jit import jit
+
+
+@jit
+def number_tiles(columns, tile, numbers):
+    """Number the tiles that hold some of the ``columns`` (s,) from zero, ascending; return how many there are.
+
+    tile (p,): the tile of each feature; numbers (tiles,) out: -1 for tiles that hold none.
+    """
+    numbers[:] = -1
+    for i in range(len(columns)):
+        numbers[tile[columns[i]]] = 0
+    count = 0
+    for each in range(len(numbers)):
+        if numbers[each] == 0:
+            numbers[each] = count
+            count += 1
+    return count
+
+
+@jit
+def places_in_tiles(columns, tile, inside, numbers, distance, places):
+    """``places = numbers[tile[columns]] * distance + inside[columns]``: where columns lie, numbered tiles in a row.
+
+    tile, inside (p,): the tile of each feature, and its place in it; distance: from one tile to the next.
+    """
+    for i in range(len(columns)):
+        places[i] = numbers[tile[columns[i]]] * distance + inside[columns[i]]
