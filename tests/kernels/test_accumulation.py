@@ -59,12 +59,14 @@ def test_blend(dtype):
     random = np.random.default_rng(0)
     matrix, sums = random.standard_normal((2, 4, 50)).astype(dtype)
     feature_rows = random.integers(0, 4, 50)
-    counts = feature_rows + random.integers(0, 20, 50)
+    before = random.integers(0, 20, 50)
+    counts = feature_rows + before
     gain = 1.7
     weights = np.minimum(1, gain * feature_rows / np.maximum(counts, 1))
     expected = (1 - weights) * matrix + weights * sums / np.maximum(feature_rows, 1)
     keep, take = np.empty((2, 50), dtype)
-    batch_weights(feature_rows, counts, gain, keep, take)
+    batch_weights(feature_rows, np.arange(50), before, gain, keep, take)
+    np.testing.assert_array_equal(before, counts)
     some = np.array([3, 17, 49])
     by_feature = np.ascontiguousarray(matrix.T)
     blend_features(by_feature, some, np.ascontiguousarray(sums.T[some]), keep[some], take[some], 0, 3)

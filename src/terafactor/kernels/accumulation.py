@@ -187,16 +187,18 @@ def multiply_sparse(codes, values, start, stop, out):
 
 
 @jit
-def batch_weights(feature_rows, counts, gain, keep, take):
-    """Put in ``keep`` and ``take`` what multiplies the past and the sums of a batch, for each feature.
+def batch_weights(feature_rows, columns, counts, gain, keep, take):
+    """Count the rows of a batch, and put in ``keep`` and ``take`` what multiplies the past and its sums, per feature.
 
-    feature_rows (s,): rows of the batch that observe the feature; counts (s,): rows that ever did, these included;
-    gain: weight of the step times its number. With ``w = min(1, gain * feature_rows / counts)``, a feature becomes
-    ``(1 - w) * past + w * sum / feature_rows``: with gain 1 the mean over all samples seen, as in the paper.
+    feature_rows (s,): rows of the batch that observe each of the ``columns`` (s,); counts (p,) in/out: rows that ever
+    did; gain: weight of the step times its number. With ``w = min(1, gain * feature_rows / counts)``, these included, a
+    feature becomes ``(1 - w) * past + w * sum / feature_rows``: with gain 1 the mean over all samples seen, as in the
+    paper.
     """
-    for i in range(len(counts)):
-        rows = feature_rows[i]
-        weight = min(1.0, gain * rows / counts[i]) if rows > 0 else 0.0
+    for i in range(len(columns)):
+        rows, column = feature_rows[i], columns[i]
+        counts[column] += rows
+        weight = min(1.0, gain * rows / counts[column]) if rows > 0 else 0.0
         keep[i] = 1.0 - weight
         take[i] = weight / rows if rows > 0 else 0.0
 

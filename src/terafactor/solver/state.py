@@ -310,25 +310,19 @@ def absorb(
     :func:`absorb_codes`; before: fills the sums, by the thread that uses them next.
     """
     gain = absorb_codes(state, sums, weight)
-    if sums.columns is None:
-        state.feature_counts += sums.feature_rows
-        counts = state.feature_counts
-    else:
-        counts = state.feature_counts[sums.columns] + sums.feature_rows
-        state.feature_counts[sums.columns] = counts
-    keep, take = np.empty((2, len(counts)), state.data_code.dtype)
-    batch_weights(sums.feature_rows, counts, gain, keep, take)
+    chosen = np.arange(len(state.feature_counts)) if sums.columns is None else sums.columns
+    keep, take = np.empty((2, len(chosen)), state.data_code.dtype)
+    batch_weights(sums.feature_rows, chosen, state.feature_counts, gain, keep, take)
     by_atom = state.data_code.flags.c_contiguous
     if sums.columns is None and by_atom:
         whole = in_turn(before, lambda start, stop: blend(state.data_code, sums.data_code, keep, take, start, stop))
         if columns is None:
             return state.data_code, whole
-        executor.over_features(whole, len(counts))
+        executor.over_features(whole, len(chosen))
         return observed(state.data_code, columns)
-    chosen = np.arange(len(counts)) if sums.columns is None else sums.columns
     matrix, totals = state.data_code.T, sums.data_code.T
     if not totals.flags.c_contiguous:
-        executor.over_features(before, len(counts))
+        executor.over_features(before, len(chosen))
         before, totals = nothing, np.ascontiguousarray(totals)
     if sums.columns is not columns or by_atom:
         some = in_turn(before, lambda start, stop: blend_features(matrix, chosen, totals, keep, take, start, stop))
