@@ -30,7 +30,7 @@ from terafactor.data.shard import DamagedShardError, read_tiles, read_tiles_with
 from terafactor.data.source import FeatureTiles, MatrixSource, check_indices
 from terafactor.errors import DataError, ParameterError
 from terafactor.kernels.accumulation import gather_values
-from terafactor.kernels.tiles import number_tiles, places_in_tiles
+from terafactor.kernels.tiles import cut_into_tiles, number_tiles, places_in_tiles
 
 TileReader = Callable[[Path, int, PackedLayout, Indices], Array]
 
@@ -169,9 +169,9 @@ class PackedSource(MatrixSource):
         """Return in which tile of a record each feature lies, and where inside it."""
         number = record % N_PERMUTATIONS
         if number not in self._inverses:
-            places = np.empty_like(self._orders[number])
-            places[self._orders[number]] = np.arange(len(places), dtype=places.dtype)
-            self._inverses[number] = np.divmod(places, places.dtype.type(self.layout.tile_width))
+            tile, inside = np.empty((2, self.layout.n_features), np.int32)
+            cut_into_tiles(self._orders[number], self.layout.tile_width, tile, inside)
+            self._inverses[number] = tile, inside
         return self._inverses[number]
 
     def _verify_record(self, record: int) -> None:

@@ -4,6 +4,15 @@ from terafactor.kernels._jit import jit
 
 
 @jit
+def cut_into_tiles(order, width, tile, inside):
+    """``tile[order], inside[order] = divmod(arange(p), width)``: where each feature lies. order, tile, inside (p,)."""
+    for place in range(len(order)):
+        feature = order[place]
+        tile[feature] = place // width
+        inside[feature] = place % width
+
+
+@jit
 def number_tiles(columns, tile, numbers):
     """Number the tiles that hold some of the ``columns`` (s,) from zero, ascending; return how many there are.
 
