@@ -30,9 +30,9 @@ from terafactor.data.shard import DamagedShardError, read_tiles, read_tiles_with
 from terafactor.data.source import FeatureTiles, MatrixSource, check_indices
 from terafactor.errors import DataError, ParameterError
 from terafactor.kernels.accumulation import gather_values
-from terafactor.kernels.tiles import cut_into_tiles, number_tiles, places_in_tiles
+from terafactor.kernels.tiles import cut_into_tiles, locate, number_tiles
 
-TileReader = Callable[[Path, int, PackedLayout, Indices], Array]
+TileReader = Callable[[Path, int, PackedLayout, Indices, bool], Array]
 
 
 class PackedSource(MatrixSource):
@@ -83,6 +83,7 @@ class PackedSource(MatrixSource):
         self._orders = self._read_permutations()
         self._inverses: dict[int, tuple[Indices, Indices]] = {}
         self._verified: set[int] = set()
+        self._known_shards: set[tuple[int, str]] = set()
 
     @property
     def records(self) -> Sequence[range]:
@@ -102,7 +103,8 @@ class PackedSource(MatrixSource):
         for block, _ in self._blocks.parts(rows):
             n_tiles = layout.n_tiles
             if columns is not None:
-                n_tiles, _ = self._numbered(columns, self._blocks.record[block])
+                tile, _ = self._tile_and_inside(self._blocks.record[block])
+                n_tiles = number_tiles(columns, tile, np.empty(n_tiles, np.int64))
             total += n_tiles * per_tile + per_block
         return total
 
@@ -133,37 +135,35 @@ class PackedSource(MatrixSource):
         """Read rows of one block: put the tiles that hold the columns in memory, and pick from there."""
         layout, record, number = self.layout, self._blocks.record[block], self._blocks.number[block]
         self._verify_record(record)
-        n_tiles, numbers = self._numbered(columns, record)
-        chosen = np.flatnonzero(numbers >= 0)
+        chosen, places = self._located(columns, record, layout)
         tiles = self._tiles(record_path(self.path, record), number, layout, chosen, f"block {number}", record)
-        distance, step = tiles.shape[1], tiles.itemsize
         # Entry (i, start of tile + place inside it) of the view is row i of that place.
-        shape = (layout.block_rows, (n_tiles - 1) * distance + layout.tile_width)
-        view: Array = np.ndarray(shape, tiles.dtype, tiles, strides=(layout.tile_width * step, step))
-        places = self._places(columns, record, numbers, distance)
+        step, width = tiles.itemsize, layout.tile_width
+        shape = (layout.block_rows, (len(chosen) - 1) * layout.numbers_apart + width)
+        view: Array = np.ndarray(shape, tiles.dtype, tiles, strides=(width * step, step))
         gather_values(view, rows - self._blocks.first_row[block], places, 0, len(rows), out)
         if layout.scaled:
+            chosen, places = self._located(columns, record, layout.scales)
             scales = self._tiles(scales_path(self.path), record, layout.scales, chosen, "the scales", record)
-            out *= scales.ravel()[self._places(columns, record, numbers, scales.shape[1])]
+            out *= scales.ravel()[places]
 
-    def _numbered(self, columns: Indices, record: int) -> tuple[int, Indices]:
-        """Return how many tiles of a record hold the columns, and the number of each tile among these, or -1."""
-        numbers = np.empty(self.layout.n_tiles, np.int64)
-        return number_tiles(columns, self._tile_and_inside(record)[0], numbers), numbers
-
-    def _places(self, columns: Indices, record: int, numbers: Indices, distance: int) -> Indices:
-        """Return where the columns lie in numbered tiles that follow each other at a distance."""
-        places = np.empty(len(columns), np.int64)
-        places_in_tiles(columns, *self._tile_and_inside(record), numbers, distance, places)
-        return places
+    def _located(self, columns: Indices, record: int, layout: PackedLayout) -> tuple[Indices, Indices]:
+        """Return the tiles of a record that hold the columns, and where these lie in them, read one after the other."""
+        tile, inside = self._tile_and_inside(record)
+        chosen, places = np.empty(layout.n_tiles, np.int64), np.empty(len(columns), np.int64)
+        return chosen[: locate(columns, tile, inside, layout.numbers_apart, chosen, places)], places
 
     def _tiles(self, array: Path, block: int, layout: PackedLayout, chosen: Indices, what: str, record: int) -> Array:
+        """Read tiles of a shard, its index with them when it is read for the first time."""
+        shard = (record, what)
         try:
-            return self._read_tiles(array, block, layout, chosen)
+            tiles = self._read_tiles(array, block, layout, chosen, shard not in self._known_shards)
         except DamagedShardError as error:
             raise DataError(
                 f"{what} of {self.record_name(record)} is damaged: {error}; restore it or pack again"
             ) from error
+        self._known_shards.add(shard)
+        return tiles
 
     def _tile_and_inside(self, record: int) -> tuple[Indices, Indices]:
         """Return in which tile of a record each feature lies, and where inside it."""

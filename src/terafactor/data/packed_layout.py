@@ -77,6 +77,11 @@ class PackedLayout:
         return np.dtype([("values", self.number_type, (self.block_rows, self.tile_width)), ("checksum", "<u4")])
 
     @cached_property
+    def numbers_apart(self) -> int:
+        """Numbers from one tile to the next, read together: the checksum between them counts where it is whole ones."""
+        return self.block_rows * self.tile_width + CHECKSUM_BYTES // self.number_type.itemsize
+
+    @cached_property
     def index_bytes(self) -> int:
         return 16 * self.n_tiles + CHECKSUM_BYTES
 

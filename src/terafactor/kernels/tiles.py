@@ -1,5 +1,7 @@
 """Which tiles of features columns lie in, and where."""
 
+import numpy as np
+
 from terafactor.kernels._jit import jit
 
 
@@ -30,10 +32,17 @@ def number_tiles(columns, tile, numbers):
 
 
 @jit
-def places_in_tiles(columns, tile, inside, numbers, distance, places):
-    """``places = numbers[tile[columns]] * distance + inside[columns]``: where columns lie, numbered tiles in a row.
+def locate(columns, tile, inside, distance, chosen, places):
+    """Find the tiles that hold the ``columns`` (s,), and where columns lie when these follow each other; count them.
 
-    tile, inside (p,): the tile of each feature, and its place in it; distance: from one tile to the next.
+    tile, inside (p,): the tile of each feature, and its place in it; distance: from one tile to the next;
+    chosen (tiles,) out: the tiles found, ascending; places (s,) out.
     """
+    numbers = np.empty(len(chosen), np.int64)
+    count = number_tiles(columns, tile, numbers)
+    for each in range(len(numbers)):
+        if numbers[each] >= 0:
+            chosen[numbers[each]] = each
     for i in range(len(columns)):
         places[i] = numbers[tile[columns[i]]] * distance + inside[columns[i]]
+    return count
