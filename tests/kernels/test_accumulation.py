@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from terafactor.kernels._blas import address
 from terafactor.kernels.accumulation import (
     batch_weights,
     blend,
     blend_features,
+    code_sums,
     gather_columns,
     gather_features,
     gather_values,
@@ -85,3 +87,15 @@ def test_multiply_sparse(dtype):
     multiply_sparse(codes, values, 0, 30, out)
     multiply_sparse(codes, values, 30, 70, out)
     np.testing.assert_allclose(out, codes.T @ values, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_code_sums(dtype):
+    codes = np.random.default_rng(0).standard_normal((9, 4)).astype(dtype)
+    codes[:, 2] = 0
+    gram, used = np.empty((4, 4)), np.empty(4, np.bool_)
+    absolute, squares = code_sums(address("syrk", np.dtype(np.float64)), codes, np.empty((9, 4)), gram, used)
+    precise = codes.astype(np.float64)
+    np.testing.assert_allclose(gram, precise.T @ precise)
+    np.testing.assert_allclose([absolute, squares], [np.abs(precise).sum(), (precise**2).sum()])
+    assert used.tolist() == [True, True, False, True]

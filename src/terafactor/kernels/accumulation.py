@@ -11,7 +11,7 @@ hide from the compiler that rows are contiguous, and cost the SIMD code.
 import numpy as np
 
 from terafactor._threads import TILE
-from terafactor.kernels._blas import product_transposed, square, transposed_product
+from terafactor.kernels._blas import product_transposed, square, transposed_product, transposed_square
 from terafactor.kernels._jit import jit
 from terafactor.kernels._prefetch import prefetch_rows
 from terafactor.kernels._transpose import SIDE, transpose_square
@@ -184,6 +184,30 @@ def multiply_sparse(codes, values, start, stop, out):
                 entries = values[row, start:stop]
                 for i in range(len(total)):
                     total[i] += code * entries[i]
+
+
+@jit
+def code_sums(syrk, codes, precise, gram, used):
+    """Put ``codes.T @ codes`` in ``gram``, and in ``used`` where a column is not zero; return sums of |a| and of a^2.
+
+    syrk: address of BLAS for float64; codes (b, k); precise (b, k), float64: scratch; gram (k, k) float64 and
+    used (k,) out.
+    """
+    n_rows, n_components = codes.shape
+    absolute, squares = 0.0, 0.0
+    used[:] = False
+    for i in range(n_rows):
+        for j in range(n_components):
+            code = float(codes[i, j])
+            precise[i, j] = code
+            absolute += abs(code)
+            squares += code * code
+            used[j] |= code != 0.0
+    transposed_square(syrk, n_components, n_rows, precise, 0, n_components, gram, 0, n_components)
+    for j in range(n_components):
+        for i in range(j):
+            gram[i, j] = gram[j, i]
+    return absolute, squares
 
 
 @jit

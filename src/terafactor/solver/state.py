@@ -17,6 +17,7 @@ from terafactor.kernels.accumulation import (
     blend,
     blend_and_gather,
     blend_features,
+    code_sums,
     gather_columns,
     gather_features,
     multiply,
@@ -30,6 +31,7 @@ from terafactor.problem import ElasticNet, Problem
 from terafactor.solver.lazy import LazyAtoms
 from terafactor.solver.position import Position
 
+FLOAT64 = np.dtype(np.float64)
 SPARSE = 0.3
 """Share of nonzero codes below which skipping the zeros beats the dense matrix product."""
 
@@ -176,14 +178,11 @@ class CodeSums:
     @classmethod
     def of_codes(cls, codes: Array, n_rows: int, penalty: ElasticNet, **others: Any) -> Self:
         """Return the sums over ``codes`` (b, k), of which ``n_rows`` are those of rows that have one."""
-        precise = codes.astype(np.float64)
-        return cls(
-            n_rows=n_rows,
-            code_gram=precise.T @ precise,
-            penalty=float(penalty.value(precise).sum()),
-            used=np.any(precise, axis=0),
-            **others,
-        )
+        n_components = codes.shape[1]
+        gram, used = np.empty((n_components, n_components)), np.empty(n_components, np.bool_)
+        absolute, squares = code_sums(address("syrk", FLOAT64), codes, np.empty(codes.shape), gram, used)
+        total = float(penalty.of_sums(absolute, squares))
+        return cls(n_rows=n_rows, code_gram=gram, penalty=total, used=used, **others)
 
 
 @dataclass(frozen=True)
