@@ -81,7 +81,7 @@ class PackedSource(MatrixSource):
             document = array_document(self.layout.scales, len(lengths), {})
             self._verify(scales_path(self.path) / "zarr.json", encoded(document))
         self._orders = self._read_permutations()
-        self._inverses: dict[int, tuple[Indices, Indices]] = {}
+        self._inverses: dict[int, tuple[Array, Array]] = {}
         self._verified: set[int] = set()
         self._known_shards: set[tuple[int, str]] = set()
 
@@ -165,7 +165,7 @@ class PackedSource(MatrixSource):
         self._known_shards.add(shard)
         return tiles
 
-    def _tile_and_inside(self, record: int) -> tuple[Indices, Indices]:
+    def _tile_and_inside(self, record: int) -> tuple[Array, Array]:
         """Return in which tile of a record each feature lies, and where inside it."""
         number = record % N_PERMUTATIONS
         if number not in self._inverses:
