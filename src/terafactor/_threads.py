@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from numbers import Integral
 from typing import Any, Self
 
@@ -59,6 +60,15 @@ def resolve_threads(n_threads: object) -> int:
     return int(n_threads)
 
 
+@cache
+def _loaded_libraries() -> Any:
+    """Return what sets the threads of the BLAS libraries that NumPy and SciPy bring, looked for once: it takes 5 ms."""
+    import scipy.linalg  # noqa: F401, loads SciPy's
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
 class Executor:
     """Runs parts of work on a fixed number of threads, inside a ``with`` block, or several inside each other.
 
@@ -78,9 +88,7 @@ class Executor:
         self._depth += 1
         if self._depth > 1:
             return self
-        from threadpoolctl import threadpool_limits
-
-        self._exit.enter_context(threadpool_limits(1, user_api="blas"))
+        self._exit.enter_context(_loaded_libraries().limit(limits=1, user_api="blas"))
         if self.n_threads > 1:
             self._pool = self._exit.enter_context(ThreadPoolExecutor(self.n_threads - 1, "terafactor"))
         return self

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from terafactor.kernels._blas import address
 from terafactor.kernels.accumulation import (
     batch_weights,
     blend,
     blend_features,
+    code_sums,
     gather_columns,
     gather_features,
     gather_values,
@@ -59,12 +61,14 @@ def test_blend(dtype):
     random = np.random.default_rng(0)
     matrix, sums = random.standard_normal((2, 4, 50)).astype(dtype)
     feature_rows = random.integers(0, 4, 50)
-    counts = feature_rows + random.integers(0, 20, 50)
+    before = random.integers(0, 20, 50)
+    counts = feature_rows + before
     gain = 1.7
     weights = np.minimum(1, gain * feature_rows / np.maximum(counts, 1))
     expected = (1 - weights) * matrix + weights * sums / np.maximum(feature_rows, 1)
     keep, take = np.empty((2, 50), dtype)
-    batch_weights(feature_rows, counts, gain, keep, take)
+    batch_weights(feature_rows, np.arange(50), before, gain, keep, take)
+    np.testing.assert_array_equal(before, counts)
     some = np.array([3, 17, 49])
     by_feature = np.ascontiguousarray(matrix.T)
     blend_features(by_feature, some, np.ascontiguousarray(sums.T[some]), keep[some], take[some], 0, 3)
@@ -83,3 +87,15 @@ def test_multiply_sparse(dtype):
     multiply_sparse(codes, values, 0, 30, out)
     multiply_sparse(codes, values, 30, 70, out)
     np.testing.assert_allclose(out, codes.T @ values, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_code_sums(dtype):
+    codes = np.random.default_rng(0).standard_normal((9, 4)).astype(dtype)
+    codes[:, 2] = 0
+    gram, used = np.empty((4, 4)), np.empty(4, np.bool_)
+    absolute, squares = code_sums(address("syrk", np.dtype(np.float64)), codes, np.empty((9, 4)), gram, used)
+    precise = codes.astype(np.float64)
+    np.testing.assert_allclose(gram, precise.T @ precise)
+    np.testing.assert_allclose([absolute, squares], [np.abs(precise).sum(), (precise**2).sum()])
+    assert used.tolist() == [True, True, False, True]

@@ -94,13 +94,11 @@ class RunMasks(Masks):
         if self.cycle_length == 1:
             return None
         cycle, part = divmod(visit, self.cycle_length)
-        n_tiles = self._n_tiles(record)
+        tiles = self.source.tiles(record)
+        n_tiles = -(-self.n_features // tiles.width)
+        run = _part(n_tiles, self.cycle_length, part)
         first = _first_tile(n_tiles, self.seed, record, cycle)
-        run = np.arange(n_tiles)[_part(n_tiles, self.cycle_length, part)]
-        return self.source.tiles(record).members((first + run) % n_tiles, self.n_features)
-
-    def _n_tiles(self, record: int) -> int:
-        return -(-self.n_features // self.source.tiles(record).width)
+        return tiles.members(np.arange(first + run.start, first + run.stop) % n_tiles, self.n_features)
 
 
 def masks_of(source: MatrixSource, reduction: float, seed: int) -> Masks:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from terafactor._typing import Array, Indices
 from terafactor.data.formats import Format, refuse_inside
@@ -31,8 +30,9 @@ from terafactor.data.shard import DamagedShardError, read_tiles, read_tiles_with
 from terafactor.data.source import FeatureTiles, MatrixSource, check_indices
 from terafactor.errors import DataError, ParameterError
 from terafactor.kernels.accumulation import gather_values
+from terafactor.kernels.tiles import cut_into_tiles, locate, number_tiles
 
-TileReader = Callable[[Path, int, PackedLayout, Indices], Array]
+TileReader = Callable[[Path, int, PackedLayout, Indices, bool], Array]
 
 
 class PackedSource(MatrixSource):
@@ -81,8 +81,9 @@ class PackedSource(MatrixSource):
             document = array_document(self.layout.scales, len(lengths), {})
             self._verify(scales_path(self.path) / "zarr.json", encoded(document))
         self._orders = self._read_permutations()
-        self._places: dict[int, tuple[Indices, Indices]] = {}
+        self._inverses: dict[int, tuple[Array, Array]] = {}
         self._verified: set[int] = set()
+        self._known_shards: set[tuple[int, str]] = set()
 
     @property
     def records(self) -> Sequence[range]:
@@ -99,11 +100,11 @@ class PackedSource(MatrixSource):
         per_tile = layout.tile_type.itemsize + (scales.tile_type.itemsize if layout.scaled else 0)
         per_block = layout.index_bytes + (scales.index_bytes if layout.scaled else 0)
         total = 0
-        for block in np.unique(self._blocks.owners(rows)):
+        for block, _ in self._blocks.parts(rows):
             n_tiles = layout.n_tiles
             if columns is not None:
-                tile, _ = self._places_of(int(self._blocks.record[block]))
-                n_tiles = len(self._chosen(tile[columns]))
+                tile, _ = self._tile_and_inside(self._blocks.record[block])
+                n_tiles = number_tiles(columns, tile, np.empty(n_tiles, np.int64))
             total += n_tiles * per_tile + per_block
         return total
 
@@ -121,61 +122,57 @@ class PackedSource(MatrixSource):
         values = np.empty((len(rows), len(columns)), self.dtype)
         if not values.size:
             return values
-        owners = self._blocks.owners(rows)
-        for block in np.unique(owners):
-            mine = np.flatnonzero(owners == block)
-            if mine[-1] - mine[0] + 1 == len(mine):
-                self._read_block(int(block), rows[mine], columns, values[mine[0] : mine[-1] + 1])
+        for block, mine in self._blocks.parts(rows):
+            if isinstance(mine, slice):
+                self._read_block(block, rows[mine], columns, values[mine])
             else:
                 part = np.empty((len(mine), len(columns)), self.dtype)
-                self._read_block(int(block), rows[mine], columns, part)
+                self._read_block(block, rows[mine], columns, part)
                 values[mine] = part
         return values
 
     def _read_block(self, block: int, rows: Indices, columns: Indices, out: Array) -> None:
         """Read rows of one block: put the tiles that hold the columns in memory, and pick from there."""
-        height, width = self.layout.block_rows, self.layout.tile_width
-        record = int(self._blocks.record[block])
-        tile, inside = (part[columns] for part in self._places_of(record))
-        chosen = self._chosen(tile)
-        number = int(self._blocks.number[block])
+        layout, record, number = self.layout, self._blocks.record[block], self._blocks.number[block]
         self._verify_record(record)
-        tiles = self._tiles(record_path(self.path, record), number, self.layout, chosen, f"block {number}", record)
-        slot = np.zeros(self.layout.n_tiles, np.int64)
-        slot[chosen] = np.arange(len(chosen))
-        if tiles.strides[0] % tiles.itemsize:  # a checksum is half as long as a float64
-            tiles = np.ascontiguousarray(tiles)
-        step, distance = tiles.itemsize, tiles.strides[0] // tiles.itemsize
+        chosen, places = self._located(columns, record, layout)
+        tiles = self._tiles(record_path(self.path, record), number, layout, chosen, f"block {number}", record)
         # Entry (i, start of tile + place inside it) of the view is row i of that place.
-        shape = (height, (len(tiles) - 1) * distance + width)
-        view = as_strided(tiles, shape, (width * step, step), writeable=False)
-        gather_values(view, rows - self._blocks.first_row[block], slot[tile] * distance + inside, 0, len(rows), out)
-        if self.layout.scaled:
-            scales = self._tiles(scales_path(self.path), record, self.layout.scales, chosen, "the scales", record)
-            out *= scales[slot[tile], 0, inside]
+        step, width = tiles.itemsize, layout.tile_width
+        shape = (layout.block_rows, (len(chosen) - 1) * layout.numbers_apart + width)
+        view: Array = np.ndarray(shape, tiles.dtype, tiles, strides=(width * step, step))
+        gather_values(view, rows - self._blocks.first_row[block], places, 0, len(rows), out)
+        if layout.scaled:
+            chosen, places = self._located(columns, record, layout.scales)
+            scales = self._tiles(scales_path(self.path), record, layout.scales, chosen, "the scales", record)
+            out *= scales.ravel()[places]
 
-    def _chosen(self, tiles: Indices) -> Indices:
-        """Return these tiles, each once, ascending."""
-        touched = np.zeros(self.layout.n_tiles, np.bool_)
-        touched[tiles] = True
-        return np.flatnonzero(touched)
+    def _located(self, columns: Indices, record: int, layout: PackedLayout) -> tuple[Indices, Indices]:
+        """Return the tiles of a record that hold the columns, and where these lie in them, read one after the other."""
+        tile, inside = self._tile_and_inside(record)
+        chosen, places = np.empty(layout.n_tiles, np.int64), np.empty(len(columns), np.int64)
+        return chosen[: locate(columns, tile, inside, layout.numbers_apart, chosen, places)], places
 
     def _tiles(self, array: Path, block: int, layout: PackedLayout, chosen: Indices, what: str, record: int) -> Array:
+        """Read tiles of a shard, its index with them when it is read for the first time."""
+        shard = (record, what)
         try:
-            return self._read_tiles(array, block, layout, chosen)
+            tiles = self._read_tiles(array, block, layout, chosen, shard not in self._known_shards)
         except DamagedShardError as error:
             raise DataError(
                 f"{what} of {self.record_name(record)} is damaged: {error}; restore it or pack again"
             ) from error
+        self._known_shards.add(shard)
+        return tiles
 
-    def _places_of(self, record: int) -> tuple[Indices, Indices]:
+    def _tile_and_inside(self, record: int) -> tuple[Array, Array]:
         """Return in which tile of a record each feature lies, and where inside it."""
         number = record % N_PERMUTATIONS
-        if number not in self._places:
-            places = np.empty_like(self._orders[number])
-            places[self._orders[number]] = np.arange(len(places), dtype=places.dtype)
-            self._places[number] = np.divmod(places, places.dtype.type(self.layout.tile_width))
-        return self._places[number]
+        if number not in self._inverses:
+            tile, inside = np.empty((2, self.layout.n_features), np.int32)
+            cut_into_tiles(self._orders[number], self.layout.tile_width, tile, inside)
+            self._inverses[number] = tile, inside
+        return self._inverses[number]
 
     def _verify_record(self, record: int) -> None:
         """Refuse a record whose metadata is not what the store says, the first time it is read."""
@@ -208,12 +205,20 @@ class _Blocks:
     def __init__(self, lengths: Sequence[int], height: int) -> None:
         counts = [-(-length // height) for length in lengths]
         starts = np.cumsum([0, *lengths])[:-1]
-        self.record = np.repeat(np.arange(len(lengths)), counts)
-        self.number = np.concatenate([np.arange(count) for count in counts])
-        self.first_row = starts[self.record] + self.number * height
+        self.record: list[int] = np.repeat(np.arange(len(lengths)), counts).tolist()
+        self.number = [number for count in counts for number in range(count)]
+        self.first_row = starts[self.record] + np.array(self.number) * height
 
-    def owners(self, rows: Indices) -> Indices:
-        return np.searchsorted(self.first_row, rows, side="right") - 1
+    def parts(self, rows: Indices) -> Iterator[tuple[int, slice | Indices]]:
+        """Yield each block that holds some of the rows, and which of them: a slice where they follow each other."""
+        owners = np.searchsorted(self.first_row, rows, side="right") - 1
+        if len(rows) and (owners == owners[0]).all():
+            yield int(owners[0]), slice(0, len(rows))
+            return
+        for block in np.unique(owners).tolist():
+            mine = np.flatnonzero(owners == block)
+            together = mine[-1] - mine[0] + 1 == len(mine)
+            yield block, slice(int(mine[0]), int(mine[-1]) + 1) if together else mine
 
 
 def open_packed(path: Path, inside: str | None = None, **options: Any) -> MatrixSource:

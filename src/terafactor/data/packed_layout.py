@@ -52,7 +52,7 @@ class PackedLayout:
         n_tiles = max(-(-n_features // TILE_WIDTH), min(n_features, TILES_PER_ROW))
         return cls(n_features, block_rows, -(-n_features // n_tiles), dtype)
 
-    @property
+    @cached_property
     def n_tiles(self) -> int:
         return -(-self.n_features // self.tile_width)
 
@@ -61,22 +61,31 @@ class PackedLayout:
         """Whether numbers are multiples of a scale."""
         return self.dtype == "int16"
 
-    @property
+    @cached_property
     def scales(self) -> PackedLayout:
         """The layout of the scales, a row per record."""
         return replace(self, block_rows=1, dtype="float32")
 
     @cached_property
+    def number_type(self) -> np.dtype[Any]:
+        """One number as it lies in the file."""
+        return np.dtype(self.dtype).newbyteorder("<")
+
+    @cached_property
     def tile_type(self) -> np.dtype[Any]:
         """One chunk as it lies in the file: its numbers, then their checksum."""
-        numbers = np.dtype(self.dtype).newbyteorder("<")
-        return np.dtype([("values", numbers, (self.block_rows, self.tile_width)), ("checksum", "<u4")])
+        return np.dtype([("values", self.number_type, (self.block_rows, self.tile_width)), ("checksum", "<u4")])
 
-    @property
+    @cached_property
+    def numbers_apart(self) -> int:
+        """Numbers from one tile to the next, read together: the checksum between them counts where it is whole ones."""
+        return self.block_rows * self.tile_width + CHECKSUM_BYTES // self.number_type.itemsize
+
+    @cached_property
     def index_bytes(self) -> int:
         return 16 * self.n_tiles + CHECKSUM_BYTES
 
-    @property
+    @cached_property
     def shard_bytes(self) -> int:
         return self.n_tiles * self.tile_type.itemsize + self.index_bytes
 

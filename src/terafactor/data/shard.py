@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,42 +31,45 @@ def write_shard(file: BinaryIO, layout: PackedLayout, rows: Array, order: Indice
     file.write(sealed(layout.index))
 
 
-def read_tiles(array: Path, block: int, layout: PackedLayout, chosen: Indices) -> Array:
-    """Return the ``chosen`` tiles (ascending) of a shard of ``array``, (tiles, block_rows, tile_width), each verified.
+def read_tiles(array: Path, block: int, layout: PackedLayout, chosen: Indices, with_index: bool) -> Array:
+    """Return the ``chosen`` tiles (ascending) of a shard of ``array``, each verified: (tiles, layout.numbers_apart).
 
-    Tiles that follow each other come in one read, checksums between them, and nothing is read ahead. Each tile is
-    contiguous; from one to the next there may be some bytes.
+    A row begins with the numbers of a tile, block_rows by tile_width. Tiles that follow each other come in one read,
+    checksums between them, and nothing is read ahead. with_index: whether to verify the list of all chunks too.
     """
-    path, size = shard_path(array, block), layout.tile_type.itemsize
-    raw = np.empty((len(chosen), size), np.uint8)
-    with _opened(path, layout) as descriptor:
-        for run in _runs(chosen):
-            first, wanted = int(chosen[run.start]), raw[run].nbytes
+    path, size, numbers = shard_path(array, block), layout.tile_type.itemsize, chosen.tolist()
+    raw = np.empty((len(numbers), size), np.uint8)
+    with _opened(path, layout, with_index) as descriptor:
+        for run in _runs(numbers):
+            first, wanted = numbers[run.start], (run.stop - run.start) * size
             found = fill(descriptor, raw[run], first * size)
             if found != wanted:
                 raise DamagedShardError(f"its file ended in chunk {first + found // size}")
-    tiles = raw.view(layout.tile_type)[:, 0]
-    for tile, content, expected in zip(chosen, raw[:, :-CHECKSUM_BYTES], tiles["checksum"], strict=True):
+    contents, checksums = raw[:, :-CHECKSUM_BYTES], raw.view(layout.tile_type)["checksum"][:, 0].tolist()
+    for number, content, expected in zip(numbers, contents, checksums, strict=True):
         if checksum(content) != expected:
-            raise DamagedShardError(_wrong_chunk(int(tile), path))
-    return tiles["values"]
+            raise DamagedShardError(_wrong_chunk(number, path))
+    if size % layout.number_type.itemsize:  # a checksum is half as long as a float64
+        raw = np.ascontiguousarray(contents)
+    return raw.view(layout.number_type)
 
 
-def read_tiles_with_zarr(array: Path, block: int, layout: PackedLayout, chosen: Indices) -> Array:
+def read_tiles_with_zarr(array: Path, block: int, layout: PackedLayout, chosen: Indices, with_index: bool) -> Array:
     """Do what :func:`read_tiles` does by zarr-python: where the system cannot read many buffers at a position."""
     import zarr
 
-    path = shard_path(array, block)
-    with _opened(path, layout):
+    path, numbers = shard_path(array, block), chosen.tolist()
+    with _opened(path, layout, with_index):
         opened = zarr.open_array(array, mode="r")
-    values = np.zeros((len(chosen), layout.block_rows, layout.tile_width), layout.dtype)
+    tiles = np.zeros((len(numbers), layout.numbers_apart), layout.dtype)
+    values = tiles[:, : layout.block_rows * layout.tile_width].reshape(-1, layout.block_rows, layout.tile_width)
     rows = slice(block * layout.block_rows, (block + 1) * layout.block_rows)
-    for run in _runs(chosen):
+    for run in _runs(numbers):
         try:
-            _read_run_with_zarr(opened, rows, int(chosen[run.start]), values[run])
+            _read_run_with_zarr(opened, rows, numbers[run.start], values[run])
         except ValueError:
-            _name_wrong_chunk(opened, rows, path, chosen[run], values[run])
-    return values
+            _name_wrong_chunk(opened, rows, path, numbers[run], values[run])
+    return tiles
 
 
 def sealed(content: bytes) -> bytes:
@@ -81,27 +83,31 @@ def checksum(content: bytes | Array) -> int:
 
 
 @contextlib.contextmanager
-def _opened(path: Path, layout: PackedLayout) -> Iterator[int]:
-    """Open a shard that has the right size, and check at the end that its index lists every chunk where it belongs.
+def _opened(path: Path, layout: PackedLayout, with_index: bool) -> Iterator[int]:
+    """Open a shard that has the right size; ``with_index``, check that its index lists every chunk where it belongs.
 
-    The index comes from the disk while the chunks are read.
+    The index comes from the disk while the chunks are read, and is checked at the end.
     """
     try:
-        file = open(path, "rb", buffering=0)  # noqa: SIM115, closed below
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     except OSError as error:
         raise DamagedShardError(f"its file {path} cannot be opened: {error.strerror}") from error
-    with file:
-        size = os.fstat(file.fileno()).st_size
+    try:
+        size, position = os.fstat(descriptor).st_size, layout.shard_bytes - layout.index_bytes
         if size != layout.shard_bytes:
             raise DamagedShardError(f"its file has {size} bytes where {layout.shard_bytes} were written")
         if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
-            os.posix_fadvise(file.fileno(), size - layout.index_bytes, layout.index_bytes, os.POSIX_FADV_WILLNEED)
-        yield file.fileno()
-        index = np.empty(layout.index_bytes, np.uint8)
-        fill(file.fileno(), index, size - layout.index_bytes)
-        if index.tobytes() != sealed(layout.index):
-            raise DamagedShardError("the list of its chunks is damaged, or lacks one")
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+            if with_index:
+                os.posix_fadvise(descriptor, position, layout.index_bytes, os.POSIX_FADV_WILLNEED)
+        yield descriptor
+        if with_index:
+            index = np.empty(layout.index_bytes, np.uint8)
+            fill(descriptor, index, position)
+            if index.tobytes() != sealed(layout.index):
+                raise DamagedShardError("the list of its chunks is damaged, or lacks one")
+    finally:
+        os.close(descriptor)
 
 
 def _read_run_with_zarr(array: Any, rows: slice, first: int, values: Array) -> None:
@@ -113,9 +119,9 @@ def _read_run_with_zarr(array: Any, rows: slice, first: int, values: Array) -> N
         tile[: part.shape[0], : part.shape[1]] = part
 
 
-def _name_wrong_chunk(array: Any, rows: slice, path: Path, chosen: Indices, values: Array) -> None:
+def _name_wrong_chunk(array: Any, rows: slice, path: Path, chosen: list[int], values: Array) -> None:
     """Read tiles one by one, and name the first that cannot be."""
-    for place, tile in enumerate(chosen.tolist()):
+    for place, tile in enumerate(chosen):
         try:
             _read_run_with_zarr(array, rows, tile, values[place : place + 1])
         except ValueError as error:
@@ -126,7 +132,10 @@ def _wrong_chunk(tile: int, path: Path) -> str:
     return f"chunk {tile} of {path} does not match its checksum"
 
 
-def _runs(chosen: Indices) -> Iterator[slice]:
+def _runs(chosen: list[int]) -> Iterator[slice]:
     """Cut ascending numbers where one is left out."""
-    edges = [0, *(np.flatnonzero(np.diff(chosen) != 1) + 1).tolist(), len(chosen)]
-    return (slice(start, stop) for start, stop in itertools.pairwise(edges))
+    start = 0
+    for place, number in enumerate(chosen, 1):
+        if place == len(chosen) or chosen[place] != number + 1:
+            yield slice(start, place)
+            start = place

@@ -30,9 +30,11 @@ class FeatureTiles:
         """Return the features of the ``chosen`` tiles, ascending."""
         if self.width == 1 and self.order is None:
             return np.sort(chosen)
+        if self.order is not None:
+            tiles = [self.order[tile * self.width : (tile + 1) * self.width] for tile in chosen.tolist()]
+            return np.sort(np.concatenate(tiles)).astype(np.int64, copy=False)
         places = (np.sort(chosen)[:, np.newaxis] * self.width + np.arange(self.width)).ravel()
-        places = places[: np.searchsorted(places, n_features)]
-        return places if self.order is None else np.sort(self.order[places]).astype(np.int64, copy=False)
+        return places[: np.searchsorted(places, n_features)]
 
 
 MOST_STORED = 0.05
@@ -169,7 +171,7 @@ def read_finite(
 def first_not_finite(values: Array, allow_nan: bool = False) -> tuple[int, int, str] | None:
     """Return row, column and kind of the first NaN or infinity, None when there is none."""
     with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(values.sum()):
+        if np.isfinite(np.einsum("ij->", values)):  # twice as fast as values.sum(), which rounds better
             return None
     finite = ~np.isinf(values) if allow_nan else np.isfinite(values)
     if finite.all():

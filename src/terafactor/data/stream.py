@@ -260,7 +260,7 @@ class BatchStream:
         groups: list[list[tuple[int, Indices]]] = []  # each follows the other as a whole
         for record, length in enumerate(self._visit_lengths):
             rows = self._record_order(record, random)
-            parts = [(record, part) for part in np.split(rows, range(length, len(rows), length)) if len(part)]
+            parts = [(record, rows[start : start + length]) for start in range(0, len(rows), length)]
             groups.extend([parts] if self.source.whole_records else [[part] for part in parts])
         if self.shuffle and len(self.source.records) > 1:
             groups = [groups[index] for index in random.permutation(len(groups))]
@@ -282,8 +282,8 @@ class BatchStream:
         if blocks is None:
             return random.permutation(np.arange(rows.start, rows.stop))
         height = max(map(len, blocks))
-        order = sorted(random.permutation(len(blocks)), key=lambda index: len(blocks[index]) < height)
-        return np.concatenate([np.asarray(blocks[index]) for index in order])
+        order = sorted(random.permutation(len(blocks)).tolist(), key=lambda index: len(blocks[index]) < height)
+        return np.concatenate([np.arange(blocks[index].start, blocks[index].stop) for index in order])
 
     def _visit_length(self, record: int) -> int:
         """Return how many rows are read together: a batch, or the batches that make up a block of rows.

@@ -11,7 +11,7 @@ hide from the compiler that rows are contiguous, and cost the SIMD code.
 import numpy as np
 
 from terafactor._threads import TILE
-from terafactor.kernels._blas import product_transposed, square, transposed_product
+from terafactor.kernels._blas import product_transposed, square, transposed_product, transposed_square
 from terafactor.kernels._jit import jit
 from terafactor.kernels._prefetch import prefetch_rows
 from terafactor.kernels._transpose import SIDE, transpose_square
@@ -200,16 +200,42 @@ def multiply_sparse(codes, values, start, stop, out):
 
 
 @jit
-def batch_weights(feature_rows, counts, gain, keep, take):
-    """Put in ``keep`` and ``take`` what multiplies the past and the sums of a batch, for each feature.
+def code_sums(syrk, codes, precise, gram, used):
+    """Put ``codes.T @ codes`` in ``gram``, and in ``used`` where a column is not zero; return sums of |a| and of a^2.
 
-    feature_rows (s,): rows of the batch that observe the feature; counts (s,): rows that ever did, these included;
-    gain: weight of the step times its number. With ``w = min(1, gain * feature_rows / counts)``, a feature becomes
-    ``(1 - w) * past + w * sum / feature_rows``: with gain 1 the mean over all samples seen, as in the paper.
+    syrk: address of BLAS for float64; codes (b, k); precise (b, k), float64: scratch; gram (k, k) float64 and
+    used (k,) out.
     """
-    for i in range(len(counts)):
-        rows = feature_rows[i]
-        weight = min(1.0, gain * rows / counts[i]) if rows > 0 else 0.0
+    n_rows, n_components = codes.shape
+    absolute, squares = 0.0, 0.0
+    used[:] = False
+    for i in range(n_rows):
+        for j in range(n_components):
+            code = float(codes[i, j])
+            precise[i, j] = code
+            absolute += abs(code)
+            squares += code * code
+            used[j] |= code != 0.0
+    transposed_square(syrk, n_components, n_rows, precise, 0, n_components, gram, 0, n_components)
+    for j in range(n_components):
+        for i in range(j):
+            gram[i, j] = gram[j, i]
+    return absolute, squares
+
+
+@jit
+def batch_weights(feature_rows, columns, counts, gain, keep, take):
+    """Count the rows of a batch, and put in ``keep`` and ``take`` what multiplies the past and its sums, per feature.
+
+    feature_rows (s,): rows of the batch that observe each of the ``columns`` (s,); counts (p,) in/out: rows that ever
+    did; gain: weight of the step times its number. With ``w = min(1, gain * feature_rows / counts)``, these included, a
+    feature becomes ``(1 - w) * past + w * sum / feature_rows``: with gain 1 the mean over all samples seen, as in the
+    paper.
+    """
+    for i in range(len(columns)):
+        rows, column = feature_rows[i], columns[i]
+        counts[column] += rows
+        weight = min(1.0, gain * rows / counts[column]) if rows > 0 else 0.0
         keep[i] = 1.0 - weight
         take[i] = weight / rows if rows > 0 else 0.0
 

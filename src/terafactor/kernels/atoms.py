@@ -193,6 +193,17 @@ def sweep_team(
                     multipliers[j] = multiplier
 
 
+@jit
+def take_sizes(code_gram, floor, outside, committed, sizes):
+    """Put in ``sizes`` (k,) psi of each atom that was moved: ``outside`` (k,) the mask and ``committed`` (k, tiles)."""
+    for j in range(len(sizes)):
+        if code_gram[j, j] > floor:
+            size = outside[j]
+            for tile in range(committed.shape[1]):
+                size += committed[j, tile]
+            sizes[j] = size
+
+
 def block_width(n_components: int) -> int:
     """Return how many atoms make a block.
 
@@ -222,7 +233,7 @@ def sweep_atoms(
     """
     n_components, n_observed = atoms.shape
     n_parts = n_tiles(n_observed)
-    floor = UNUSED * float(code_gram.trace())
+    floor = UNUSED * float(np.einsum("ii", code_gram))
     moves = np.empty((block_width(n_components), n_observed), atoms.dtype)
     counter = np.zeros(1, np.int64)
     partial, committed, outside = np.zeros((2, n_parts, 4)), np.empty((n_components, n_parts)), np.empty(n_components)
@@ -239,8 +250,7 @@ def sweep_atoms(
         after(*features)
 
     executor.team(work, n_parts)
-    moved = code_gram.diagonal() > floor
-    sizes[moved] = outside[moved] + committed[moved].sum(axis=1)
+    take_sizes(code_gram, floor, outside, committed, sizes)
 
 
 def atom_sizes(dictionary: Array, l1_weight: float, l2_weight: float) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -37,12 +38,11 @@ class ElasticNet:
     def value(self, codes: Array) -> Array:
         """Return the penalty of each row of ``codes`` (b, k), in float64."""
         values = codes.astype(np.float64, copy=False)
-        total = np.zeros(len(values))
-        if self.l1_ratio > 0:
-            total += self.l1_ratio * np.abs(values).sum(axis=1)
-        if self.l1_ratio < 1:
-            total += 0.5 * (1 - self.l1_ratio) * np.einsum("ij,ij->i", values, values)
-        return total
+        return self.of_sums(np.abs(values).sum(axis=1), np.einsum("ij,ij->i", values, values))
+
+    def of_sums(self, absolute: Any, squares: Any) -> Any:
+        """Return the penalty of codes by the sums of their absolute values and of their squares."""
+        return self.l1_ratio * absolute + 0.5 * (1 - self.l1_ratio) * squares
 
 
 PENALTIES = {"l1": 1.0, "l2": 0.0}

@@ -17,6 +17,7 @@ from terafactor.kernels.accumulation import (
     blend,
     blend_and_gather,
     blend_features,
+    code_sums,
     gather_columns,
     gather_features,
     multiply,
@@ -30,6 +31,7 @@ from terafactor.problem import ElasticNet, Problem
 from terafactor.solver.lazy import LazyAtoms
 from terafactor.solver.position import Position
 
+FLOAT64 = np.dtype(np.float64)
 SPARSE = 0.3
 """Share of nonzero codes below which skipping the zeros beats the dense matrix product."""
 
@@ -176,14 +178,11 @@ class CodeSums:
     @classmethod
     def of_codes(cls, codes: Array, n_rows: int, penalty: ElasticNet, **others: Any) -> Self:
         """Return the sums over ``codes`` (b, k), of which ``n_rows`` are those of rows that have one."""
-        precise = codes.astype(np.float64)
-        return cls(
-            n_rows=n_rows,
-            code_gram=precise.T @ precise,
-            penalty=float(penalty.value(precise).sum()),
-            used=np.any(precise, axis=0),
-            **others,
-        )
+        n_components = codes.shape[1]
+        gram, used = np.empty((n_components, n_components)), np.empty(n_components, np.bool_)
+        absolute, squares = code_sums(address("syrk", FLOAT64), codes, np.empty(codes.shape), gram, used)
+        total = float(penalty.of_sums(absolute, squares))
+        return cls(n_rows=n_rows, code_gram=gram, penalty=total, used=used, **others)
 
 
 @dataclass(frozen=True)
@@ -310,25 +309,19 @@ def absorb(
     :func:`absorb_codes`; before: fills the sums, by the thread that uses them next.
     """
     gain = absorb_codes(state, sums, weight)
-    if sums.columns is None:
-        state.feature_counts += sums.feature_rows
-        counts = state.feature_counts
-    else:
-        counts = state.feature_counts[sums.columns] + sums.feature_rows
-        state.feature_counts[sums.columns] = counts
-    keep, take = np.empty((2, len(counts)), state.data_code.dtype)
-    batch_weights(sums.feature_rows, counts, gain, keep, take)
+    chosen = np.arange(len(state.feature_counts)) if sums.columns is None else sums.columns
+    keep, take = np.empty((2, len(chosen)), state.data_code.dtype)
+    batch_weights(sums.feature_rows, chosen, state.feature_counts, gain, keep, take)
     by_atom = state.data_code.flags.c_contiguous
     if sums.columns is None and by_atom:
         whole = in_turn(before, lambda start, stop: blend(state.data_code, sums.data_code, keep, take, start, stop))
         if columns is None:
             return state.data_code, whole
-        executor.over_features(whole, len(counts))
+        executor.over_features(whole, len(chosen))
         return observed(state.data_code, columns)
-    chosen = np.arange(len(counts)) if sums.columns is None else sums.columns
     matrix, totals = state.data_code.T, sums.data_code.T
     if not totals.flags.c_contiguous:
-        executor.over_features(before, len(counts))
+        executor.over_features(before, len(chosen))
         before, totals = nothing, np.ascontiguousarray(totals)
     if sums.columns is not columns or by_atom:
         some = in_turn(before, lambda start, stop: blend_features(matrix, chosen, totals, keep, take, start, stop))
