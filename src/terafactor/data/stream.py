@@ -154,8 +154,8 @@ class BatchStream:
     def n_bytes(self, number: int) -> int:
         """Return how many bytes reading batch ``number`` takes: its share of what is read together."""
         visit = self._visit_of(number)
-        whole = self._reads_whole_rows(len(visit.rows))
-        n_bytes = self.source.stored_bytes(visit.rows, None if whole else self._columns(visit, number))
+        (mask,) = self._masks(visit, range(number, number + 1))
+        n_bytes = self.source.stored_bytes(visit.rows, None if self._reads_whole_rows(len(visit.rows)) else mask)
         return round(n_bytes / len(visit.rows) * len(self.rows(number)))
 
     def batch(self, number: int) -> Batch:
@@ -205,13 +205,13 @@ class BatchStream:
     def _read_visit(self, visit: _Visit, numbers: range) -> list[Batch]:
         """Read the rows of some batches of a visit together, and part them."""
         wanted = slice(self._part(visit, numbers[0]).start, self._part(visit, numbers[-1]).stop)
-        whole = self._reads_whole_rows(len(visit.rows))
-        read = None if whole else self._columns(visit, numbers[0])
+        whole, masks = self._reads_whole_rows(len(visit.rows)), self._masks(visit, numbers)
+        read = None if whole else masks[0]
         values = read_finite(self.source, visit.rows[wanted], read, allow_nan=self.missing)
         bytes_per_row = self.source.stored_bytes(visit.rows, read) / len(visit.rows)
         batches = []
-        for number in numbers:
-            part, columns = self._part(visit, number), self._columns(visit, number)
+        for number, columns in zip(numbers, masks, strict=True):
+            part = self._part(visit, number)
             mine = values[part.start - wanted.start : part.stop - wanted.start]
             n_bytes = round(bytes_per_row * len(mine))
             if columns is None or not whole:
@@ -222,9 +222,11 @@ class BatchStream:
             batches.append(set_missing_apart(batch) if self.missing else batch)
         return batches
 
-    def _columns(self, visit: _Visit, number: int) -> Indices | None:
-        """Return the mask of batch ``number``."""
-        return self.masks.mask(self.mask_offset + number, visit.record, self.mask_offset + visit.count)
+    def _masks(self, visit: _Visit, numbers: range) -> list[Indices | None]:
+        """Return the masks of some batches of a visit."""
+        firsts = numbers[:1] if self.masks.by_record else numbers
+        masks = [self.masks.mask(self.mask_offset + n, visit.record, self.mask_offset + visit.count) for n in firsts]
+        return masks * len(numbers) if self.masks.by_record else masks
 
     def _reads_whole_rows(self, n_rows: int) -> bool:
         """Whether rows of a visit are read with all features: for the statistics, or because its masks differ."""
