@@ -50,7 +50,7 @@ class BrainDictionaryLearning(AtlasTraining, AtlasReporting, TransformerMixin, B
     batch_size : int, default=40
         Volumes per step.
     n_epochs : float or None, default=None
-        Passes over the volumes; None makes as many as it takes to visit each voxel 30 times, at least one.
+        Passes over the volumes; None makes as many as it takes to visit each voxel 30 times on average, at least one.
     dict_init : image of maps, or None, default=None
         Maps to start from. None makes them from some volumes: principal components, turned until they are sparse.
     positive_dict : bool, default=False
