@@ -45,15 +45,33 @@ def test_satisfies_the_optimality_conditions(penalty):
     values, atoms = make(n_rows=30, n_components=20, seed=1)
     alpha = 3.0
     codes = encode(Problem(alpha, penalty), values, atoms)
+    assert worst_violation(values, atoms, codes, alpha, penalty) <= 1.01e-4
+    if penalty.positive:
+        assert (codes >= 0).all()
+
+
+@pytest.mark.parametrize("penalty", PENALTIES[2:], ids=repr)
+@pytest.mark.parametrize("alpha", [1e-3, 0.1, 3.0])
+@pytest.mark.parametrize("spread", [0.0, 1e-4, 0.03])
+def test_is_optimal_where_atoms_resemble_each_other(penalty, alpha, spread, caplog):
+    values, atoms = make(n_rows=20, n_components=4, n_observed=60)
+    atoms = np.tile(atoms, (4, 1)) + spread * np.random.default_rng(1).standard_normal((16, 60))
+    with caplog.at_level("INFO"):
+        codes = encode(Problem(alpha, penalty), values, atoms)
+    # Violations are those met before an update, and the updates after it touch much of the same.
+    assert worst_violation(values, atoms, codes, alpha, penalty) <= 2e-4
+    assert not caplog.records
+
+
+def worst_violation(values, atoms, codes, alpha, penalty):
+    """Return the largest violation of the optimality conditions, relative to the largest correlation of its row."""
     correlations = values @ atoms.T
     slope = correlations - codes @ (atoms @ atoms.T) - alpha * (1 - penalty.l1_ratio) * codes
     l1 = alpha * penalty.l1_ratio
     violation = np.where(codes == 0, np.maximum((slope if penalty.positive else np.abs(slope)) - l1, 0), 0)
     violation = np.where(codes > 0, np.abs(slope - l1), violation)
     violation = np.where(codes < 0, np.abs(slope + l1), violation)
-    assert (violation.max(axis=1) <= 1.01e-4 * np.abs(correlations).max(axis=1)).all()
-    if penalty.positive:
-        assert (codes >= 0).all()
+    return (violation.max(axis=1) / np.abs(correlations).max(axis=1)).max()
 
 
 @pytest.mark.parametrize("penalty", PENALTIES, ids=repr)

@@ -78,8 +78,9 @@ def test_it_tells_how_far_it_is(monkeypatch, X):
 @pytest.mark.parametrize("n_threads", [1, 2])
 @pytest.mark.parametrize("alpha", [0.0, 0.05])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-5), (np.float64, 1e-12)])
-def test_sparse_rows_are_coded_without_being_made_dense(monkeypatch, dtype, tolerance, alpha, n_threads):
-    X = sparse.random_array((150, 900), density=0.03, format="csr", dtype=dtype, rng=np.random.default_rng(0))
+@pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csr_matrix])
+def test_sparse_rows_are_coded_without_being_made_dense(monkeypatch, kind, dtype, tolerance, alpha, n_threads):
+    X = kind(sparse.random_array((150, 900), density=0.03, dtype=dtype, rng=np.random.default_rng(0)))
     learner = MaskedDictionaryLearning(9, alpha=alpha, random_state=0, n_threads=n_threads).fit(X)
     codes, objective = learner.transform(X.toarray()), learner.objective(X.toarray())
     monkeypatch.setattr(SparseSource, "read", None)

@@ -35,7 +35,9 @@ class SparseSource(MatrixSource):
     in_memory = True
 
     def __init__(self, matrix: Any, name: str = "X", *, absent: float = 0.0, allow_nan: bool = False) -> None:
-        rows = in_order(matrix.tocsr())
+        from scipy.sparse import csr_array
+
+        rows = in_order(csr_array(matrix))
         bad = np.isinf(rows.data) if allow_nan else ~np.isfinite(rows.data)
         if bad.any():
             place = int(np.flatnonzero(bad)[0])

@@ -12,6 +12,15 @@ from scipy import linalg
 from terafactor._typing import Array
 from terafactor.kernels._jit import jit
 
+SINGULAR = 1e-12
+"""Ratio of eigenvalues (or squared pivots) below which a Gram matrix counts as singular."""
+
+ALIKE = 1e-3
+"""Ratio of squared pivots below which atoms resemble each other too much to tell the signs of their codes."""
+
+PATIENCE = 20
+"""Passes of coordinate descent after which the nonzero codes are solved for at once."""
+
 
 def ridge_codes(gram: Array, correlations: Array, l2: float) -> Array:
     """Return the codes without an l1 term, by one Cholesky factorization for all rows.
@@ -22,7 +31,7 @@ def ridge_codes(gram: Array, correlations: Array, l2: float) -> Array:
     system = _with_ridge(gram, l2)
     factor, codes, failed = linalg.lapack.dposv(system, correlations.T, lower=True)
     # A factorization can pass on a matrix that is singular to working precision, with codes that blow up.
-    if failed or _nearly_singular(factor):
+    if failed or _nearly_singular(factor, SINGULAR):
         codes = linalg.lstsq(system, correlations.T, cond=SINGULAR, check_finite=False)[0]
     return np.ascontiguousarray(codes.T)
 
@@ -31,10 +40,11 @@ def dense_start(gram: Array, correlations: Array, l1: float, l2: float) -> Array
     """Return where coordinate descent finds few codes to change, when few of them are zero. Arguments as above.
 
     Were the signs s of all codes known, and none zero, codes would solve ``a (D D' + l2) = x D' - l1 s``. Here s are
-    the signs without an l1 term, and codes that turn out to have another sign are set to zero.
+    the signs without an l1 term, and codes that turn out to have another sign are set to zero. Atoms that resemble each
+    other would have codes of either sign and any size: there the start is zero.
     """
     factor, codes, failed = linalg.lapack.dposv(_with_ridge(gram, l2), correlations.T, lower=True)
-    if failed or _nearly_singular(factor):
+    if failed or _nearly_singular(factor, ALIKE):
         return np.zeros(correlations.shape)
     signs = np.sign(codes)
     codes, _ = linalg.lapack.dpotrs(factor, correlations.T - l1 * signs, lower=True)
@@ -47,13 +57,9 @@ def _with_ridge(gram: Array, l2: float) -> Array:
     return system
 
 
-SINGULAR = 1e-12
-"""Ratio of eigenvalues (or squared pivots) below which a Gram matrix counts as singular."""
-
-
-def _nearly_singular(factor: Array) -> bool:
+def _nearly_singular(factor: Array, ratio: float) -> bool:
     pivots = np.abs(factor.diagonal())
-    return bool(pivots.min() ** 2 < SINGULAR * pivots.max() ** 2)
+    return bool(pivots.min() ** 2 < ratio * pivots.max() ** 2)
 
 
 @jit
@@ -105,30 +111,91 @@ def descend(gram, gradient, code, l1, l2, positive, only_active):
 
 
 @jit
+def subtract_products(gram, code, correlations, gradient):
+    """``gradient = correlations - code @ gram``, skipping zeros. gram (k, k); others (k,)."""
+    gradient[:] = correlations
+    for j in range(len(code)):
+        if code[j] != 0.0:
+            for i in range(len(code)):
+                gradient[i] -= code[j] * gram[j, i]
+
+
+@jit
+def solve_nonzero(gram, correlations, l1, l2, code):
+    """Move the nonzero codes to where they would be optimal if they kept their signs, or until one of them is zero.
+
+    With A the nonzero codes and s their signs, that is ``(D_A D_A' + l2) a_A = x D_A' - l1 s``, by Cholesky's method;
+    the objective is quadratic on the way there, and falls. Coordinate descent needs as many passes as atoms resemble
+    each other, this does not. Where atoms depend on each other pivots are raised, the way is long, and a code vanishes.
+    """
+    n_components = len(code)
+    support, target = np.empty(n_components, np.int64), np.empty(n_components)
+    n = 0
+    for j in range(n_components):
+        if code[j] != 0.0:
+            support[n] = j
+            n += 1
+    factor = np.empty((n, n))
+    for a in range(n):
+        products, row = gram[support[a]], factor[a]
+        for b in range(a):
+            total, other = products[support[b]], factor[b]
+            for h in range(b):
+                total -= row[h] * other[h]
+            row[b] = total / other[b]
+        size = products[support[a]] + l2
+        pivot, right = size, correlations[support[a]] - (l1 if code[support[a]] > 0.0 else -l1)
+        for h in range(a):
+            pivot -= row[h] * row[h]
+            right -= row[h] * target[h]
+        row[a] = np.sqrt(max(pivot, SINGULAR * size))
+        target[a] = right / row[a]
+    for a in range(n - 1, -1, -1):
+        row = factor[a]
+        target[a] /= row[a]
+        for h in range(a):
+            target[h] -= target[a] * row[h]
+    share, vanishing = 1.0, -1
+    for a in range(n):
+        old = code[support[a]]
+        if old * target[a] <= 0.0 and old / (old - target[a]) < share:
+            share, vanishing = old / (old - target[a]), support[a]
+    for a in range(n):
+        code[support[a]] += share * (target[a] - code[support[a]])
+    if vanishing >= 0:
+        code[vanishing] = 0.0
+
+
+@jit
 def descend_row(gram, correlations, l1, l2, positive, tolerance, max_passes, code, gradient):
     """Code one row by coordinate descent; return whether it stopped before it converged.
 
     gram (k, k), correlations (k,); code (k,) in/out, the starting point; gradient (k,): scratch. The row is done when
     every violation of the optimality conditions is below ``tolerance`` times its largest correlation. Passes over the
-    active coordinates alternate with passes over all, since most coordinates of a sparse code stay at zero.
+    active coordinates alternate with passes over all, since most coordinates of a sparse code stay at zero. When they
+    are many, :func:`solve_nonzero` helps out, as often as it costs no more than the passes do.
     """
-    gradient[:] = correlations
+    n_components = len(code)
+    subtract_products(gram, code, correlations, gradient)
     scale = 0.0
-    for j in range(len(code)):
+    for j in range(n_components):
         scale = max(scale, abs(correlations[j]))
-        if code[j] != 0.0:
-            for i in range(len(code)):
-                gradient[i] -= code[j] * gram[j, i]
     allowed = tolerance * scale
-    passes = 0
-    while passes < max_passes:
-        passes += 1
-        if descend(gram, gradient, code, l1, l2, positive, False) <= allowed:
+    waited, only_active = 0, False
+    for _ in range(max_passes):
+        if descend(gram, gradient, code, l1, l2, positive, only_active) > allowed:
+            only_active = True
+        elif only_active:
+            only_active = False
+        else:
             return False
-        while passes < max_passes:
-            passes += 1
-            if descend(gram, gradient, code, l1, l2, positive, True) <= allowed:
-                break
+        waited += 1
+        if waited >= PATIENCE:
+            n_active = np.count_nonzero(code)
+            if 3 * waited * n_components >= n_active * n_active:
+                solve_nonzero(gram, correlations, l1, l2, code)
+                subtract_products(gram, code, correlations, gradient)
+                waited, only_active = 0, False
     return True
 
 
