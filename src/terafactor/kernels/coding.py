@@ -21,6 +21,9 @@ ALIKE = 1e-3
 PATIENCE = 20
 """Passes of coordinate descent after which the nonzero codes are solved for at once."""
 
+SHARE = 4
+"""Multiplications in these solutions over those in passes, at the most."""
+
 
 def ridge_codes(gram: Array, correlations: Array, l2: float) -> Array:
     """Return the codes without an l1 term, by one Cholesky factorization for all rows.
@@ -122,7 +125,7 @@ def subtract_products(gram, code, correlations, gradient):
 
 @jit
 def solve_nonzero(gram, correlations, l1, l2, code):
-    """Move the nonzero codes to where they would be optimal if they kept their signs, or until one of them is zero.
+    """Move the nonzero codes to where they are optimal if they keep their signs, or until one is zero: tell if so.
 
     With A the nonzero codes and s their signs, that is ``(D_A D_A' + l2) a_A = x D_A' - l1 s``, by Cholesky's method;
     the objective is quadratic on the way there, and falls. Coordinate descent needs as many passes as atoms resemble
@@ -164,6 +167,7 @@ def solve_nonzero(gram, correlations, l1, l2, code):
         code[support[a]] += share * (target[a] - code[support[a]])
     if vanishing >= 0:
         code[vanishing] = 0.0
+    return vanishing >= 0
 
 
 @jit
@@ -173,7 +177,7 @@ def descend_row(gram, correlations, l1, l2, positive, tolerance, max_passes, cod
     gram (k, k), correlations (k,); code (k,) in/out, the starting point; gradient (k,): scratch. The row is done when
     every violation of the optimality conditions is below ``tolerance`` times its largest correlation. Passes over the
     active coordinates alternate with passes over all, since most coordinates of a sparse code stay at zero. When they
-    are many, :func:`solve_nonzero` helps out, as often as it costs no more than the passes do.
+    get many, :func:`solve_nonzero` helps out, for :data:`SHARE` times the multiplications that they took.
     """
     n_components = len(code)
     subtract_products(gram, code, correlations, gradient)
@@ -181,7 +185,7 @@ def descend_row(gram, correlations, l1, l2, positive, tolerance, max_passes, cod
     for j in range(n_components):
         scale = max(scale, abs(correlations[j]))
     allowed = tolerance * scale
-    waited, only_active = 0, False
+    waited, spent, only_active = 0, 0.0, False
     for _ in range(max_passes):
         if descend(gram, gradient, code, l1, l2, positive, only_active) > allowed:
             only_active = True
@@ -190,12 +194,16 @@ def descend_row(gram, correlations, l1, l2, positive, tolerance, max_passes, cod
         else:
             return False
         waited += 1
+        n_active = np.count_nonzero(code)
+        spent += n_active * n_components
         if waited >= PATIENCE:
-            n_active = np.count_nonzero(code)
-            if 3 * waited * n_components >= n_active * n_active:
-                solve_nonzero(gram, correlations, l1, l2, code)
-                subtract_products(gram, code, correlations, gradient)
-                waited, only_active = 0, False
+            while spent * SHARE >= n_active**3 / 3:
+                spent -= n_active**3 / 3 / SHARE
+                if not solve_nonzero(gram, correlations, l1, l2, code):
+                    break
+                n_active -= 1
+            subtract_products(gram, code, correlations, gradient)
+            waited, only_active = 0, False
     return True
 
 
