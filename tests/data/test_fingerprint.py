@@ -47,7 +47,14 @@ def test_a_store_that_moves_stays_the_same(tmp_path, shared):
     assert fingerprint(open_source(tmp_path / "moved")) == fingerprint(open_source(shared[0]))
 
 
-@pytest.mark.parametrize("n_rows", [1, 5, 3000])
+@pytest.mark.parametrize("place", [(0, 0), (17, 3), (39, 29)])
+def test_any_change_of_a_small_matrix_changes_it(place):
+    other = values()
+    other[place] = np.nextafter(other[place], np.inf)
+    assert fingerprint(ArraySource(values())) != fingerprint(ArraySource(other))
+
+
+@pytest.mark.parametrize("n_rows", [300, 3000])
 def test_little_of_a_large_matrix_is_read(n_rows):
     source = CountingSource(ArraySource(np.ones((n_rows, 20_000), np.float32)))
     fingerprint(source)

@@ -224,6 +224,28 @@ def test_a_partial_fit_that_fails_leaves_the_model_as_it_was(X, rows, changes, r
     np.testing.assert_array_equal(learner.partial_fit(X).components_, untouched.partial_fit(X).components_)
 
 
+@pytest.mark.parametrize("projection", ["masked", "exact"])
+def test_a_bad_row_late_in_a_file_leaves_the_model_as_it_was(tmp_path, X, projection):
+    bad = X.copy()
+    bad[-1, 4] = np.nan
+    np.save(tmp_path / "bad.npy", bad)
+    learner = MaskedDictionaryLearning(3, batch_size=10, reduction=2, projection=projection, random_state=0).fit(X)
+    before = joblib.hash(vars(learner))
+    with pytest.raises(DataError, match=f"row {len(X) - 1}, feature 4"):
+        learner.partial_fit(str(tmp_path / "bad.npy"))
+    assert joblib.hash(vars(learner)) == before
+
+
+@pytest.mark.parametrize("constraint", ["l1", "l2"])
+@pytest.mark.parametrize("scale", [1e-30, 1e-20, 1e20])
+def test_products_beyond_the_range_of_the_type_are_refused(X, scale, constraint):
+    learner = MaskedDictionaryLearning(3, alpha=0.1 * scale, constraint=constraint, random_state=0)
+    with pytest.raises(DataError, match="rescale X"):
+        learner.fit((scale * X).astype(np.float32))
+    atoms = learner.fit(scale * X).components_
+    np.testing.assert_allclose(atoms, learner.set_params(alpha=0.1).fit(X).components_, atol=1e-6)
+
+
 def test_a_first_partial_fit_that_fails_binds_to_nothing(X):
     learner = MaskedDictionaryLearning(3, random_state=0)
     with pytest.raises(DataError):

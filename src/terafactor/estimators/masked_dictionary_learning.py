@@ -30,6 +30,7 @@ from terafactor.solver.callbacks import Callback, Recorder
 from terafactor.solver.plan import Plan
 
 if TYPE_CHECKING:
+    from terafactor.solver.interrupt import InterruptGuard
     from terafactor.solver.progress import RowsProgress
 
 DTYPES = [np.float64, np.float32]
@@ -215,13 +216,20 @@ class MaskedDictionaryLearning(
         X : array-like of shape (n_rows, n_features) or MatrixSource
         y : ignored
         """
+        with self._unless_it_fails():
+            guard = self._learn_more(X)
+        guard.raise_if_requested()
+        return self
+
+    def _learn_more(self, X: Any) -> InterruptGuard:
         first = not hasattr(self, "_state")
         problem = self._problem()
         source = self._source(X, reset=first)
         if first:
             seed, state = resolve_seed(self.random_state), None
         else:
-            seed, state = self._seed, self._state
+            # What is not in memory is checked as it is read: a bad value may turn up after some steps.
+            seed, state = self._seed, self._state if source.in_memory else copy.deepcopy(self._state)
             if state.dictionary.shape[0] != self.n_components:
                 raise ParameterError(
                     f"n_components is {self.n_components!r} but the model has {state.dictionary.shape[0]} atoms: "
@@ -236,8 +244,7 @@ class MaskedDictionaryLearning(
             state.lazy = None
             state.refresh_sizes(problem)
         self._seed = seed
-        self._learn(source, problem, options, state).raise_if_requested()
-        return self
+        return self._learn(source, problem, options, state)
 
     def transform(self, X: Any, *, out: str | Path | None = None) -> Array:
         """Return the codes of the rows of X, an array of shape (n_samples, n_components).

@@ -87,6 +87,8 @@ class NormBall:
         l1_weight, l2_weight, limit, positive = self.lower()
         if positive:
             np.maximum(atoms, 0, out=atoms)
+        for atom in atoms:  # by a power of two, which is exact: squares of values as they come may not be numbers
+            np.ldexp(atom, -np.frexp(np.abs(atom).max(initial=0))[1], out=atom)
         linear = atom_sizes(atoms, l1_weight, 0.0)
         quadratic = atom_sizes(atoms, 0.0, l2_weight)
         root = linear + np.sqrt(linear**2 + 4 * quadratic * limit * share)

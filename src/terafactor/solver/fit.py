@@ -220,8 +220,20 @@ def initial_state(stream: BatchStream, problem: Problem, options: SolverOptions)
     rows = read_finite(stream.source, stream.first_rows(options.n_components), allow_nan=options.missing)
     if options.missing:
         np.nan_to_num(rows, copy=False, nan=0.0)
+    check_scale(rows)
     atoms = initial_atoms(rows, options.n_components, problem.constraint, options.seed)
     return SurrogateState.start(atoms, problem, masked=options.masked)
+
+
+def check_scale(rows: Array) -> None:
+    """Refuse rows whose products with each other are too large or too small for their type."""
+    largest, limits = float(np.abs(rows).max(initial=0)), np.finfo(rows.dtype)
+    least, most = math.sqrt(limits.tiny / limits.eps), math.sqrt(limits.max * limits.eps)
+    if largest and not least < largest < most:
+        raise DataError(
+            f"the first rows of X are up to {largest:.2g} in size, and {rows.dtype} has no room for sums of their "
+            f"squares: it takes values from {least:.0e} to {most:.0e}; rescale X"
+        )
 
 
 def initial_atoms(rows: Array, n_components: int, constraint: NormBall, seed: int) -> Array:
