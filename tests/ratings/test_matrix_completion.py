@@ -123,10 +123,13 @@ def test_recommendations_where_there_is_little_to_recommend(X):
     assert np.isfinite(ratings).all()
     items, ratings = model.recommend([0], n=4, allowed=[2, 5], exclude_seen=False)
     assert set(items[0, :2]) == {2, 5}
+    assert items[0, 2:].tolist() == [-1, -1]
     assert np.isnan(ratings[0, 2:]).all()
     none, ratings = model.recommend([0], n=2, allowed=[])
-    assert none.shape == (1, 2)
+    assert none.tolist() == [[-1, -1]]
     assert np.isnan(ratings).all()
+    named = fitted((["ann", "bob"], ["dune", "heat"], [3.0, 4.0]))
+    assert named.recommend(["ann"], n=3)[0].tolist() == [["heat", "", ""]]
     with pytest.raises(ParameterError, match="n must be an integer >= 1, got 0"):
         model.recommend(n=0)
 

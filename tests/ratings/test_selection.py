@@ -62,6 +62,15 @@ def test_evaluation_of_a_model(table):
     assert 0 < facts["recall@10"] <= 1
 
 
+def test_places_without_an_item_are_no_hits():
+    users, items = (axis.ravel() for axis in np.indices((12, 6)))
+    table = RatingTable.of(users, items, (users + items) % 5 + 1.0)
+    is_test = table.items >= 4
+    model = MatrixCompletion(2, random_state=0).fit(table.take(~is_test))
+    facts = evaluate_model(model, table.take(is_test), n=10, relevant=0)
+    assert facts["recall@10"] == facts["ndcg@10"] == 1
+
+
 def test_the_best_alpha_is_found():
     table = RatingTable.of(*make_ratings(300, 60, 5400, noise=1.0))
     search = MatrixCompletionCV(

@@ -30,7 +30,8 @@ def evaluate_model(
     users = users[np.isin(ids[users], estimator.users_)]
     facts = {"ratings": len(table), "rmse": rmse(predicted, table.values), "mae": mae(predicted, table.values)}
     if len(users):
-        lists = table.item_ids.find(estimator.recommend(ids[users], n)[0].ravel()).reshape(len(users), n)
+        items, ratings = estimator.recommend(ids[users], n)
+        lists = np.where(np.isnan(ratings), -1, table.item_ids.find(items.ravel()).reshape(items.shape))
         seen = Seen.of(liked).take(users)
         facts |= {f"ndcg@{n}": ndcg_at(lists, seen.starts, seen.items)}
         facts |= {f"recall@{n}": recall_at(lists, seen.starts, seen.items)}

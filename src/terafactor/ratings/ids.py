@@ -64,6 +64,13 @@ class Ids:
         values[:] = list(known)
         return cls(values), numbers
 
+    def take(self, numbers: Indices) -> Array:
+        """Return the ids of numbers (any shape); that of -1 is -1 among integers, "" among text."""
+        nobody = "" if self.values.dtype.kind == "U" else np.int64(-1).astype(self.values.dtype)
+        taken = self.values[np.maximum(numbers, 0)] if len(self) else np.empty(numbers.shape, self.values.dtype)
+        taken[numbers < 0] = nobody
+        return taken
+
     def find(self, ids: Any) -> Indices:
         """Return the numbers of ids, -1 for those that are not known."""
         asked = as_ids(ids)

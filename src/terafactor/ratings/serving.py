@@ -103,7 +103,7 @@ class Serving:
         Returns
         -------
         items : ndarray of shape (n_users, n)
-            Their ids, best first; of no meaning where the rating is NaN.
+            Their ids, best first; -1, or "" where ids are text, where there is no further item.
         ratings : ndarray of shape (n_users, n)
             Predicted ratings, clipped as those of :meth:`predict`; NaN where there is no further item.
         """
@@ -123,7 +123,7 @@ class Serving:
         with Executor(resolve_threads(self.n_threads)) as executor:
             found, scores = best_items(self._model, codes.factors, seen, int(n), candidates, executor)
         ratings = self._model.offset + self._model.scale * (scores + codes.biases[:, np.newaxis].astype(np.float64))
-        return self.items_[np.where(found < 0, found[:, :1], found)], self._clipped(ratings)
+        return Ids(self.items_).take(found), self._clipped(ratings)
 
     def similar_items(self, items: Any, n: int = 10) -> tuple[Array, Array]:
         """Return the items whose factors point most in the same direction.
