@@ -63,6 +63,15 @@ def test_text_files_without_times_and_with_ids_that_are_text(tmp_path):
     assert content(read_ratings(path)) == [("1", "a", 3.0, None), ("x2", "b", 4.0, None)]
 
 
+def test_ids_with_leading_zeros_are_text(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("user,item,rating\n7,10,3\n007,10,4\n")
+    assert content(read_ratings(path)) == [("007", 10, 4.0, None), ("7", 10, 3.0, None)]
+    path = tmp_path / "ratings.dat"
+    path.write_text("7::10::3\n7::+10::4\n0::-0::4\n")
+    assert content(read_ratings(path)) == [(0, "-0", 4.0, None), (7, "+10", 4.0, None), (7, "10", 3.0, None)]
+
+
 @pytest.mark.parametrize(
     ("name", "bad", "line", "problem"),
     [

@@ -103,6 +103,23 @@ def test_commands_from_ratings_to_recommendations(run, tmp_path):
     assert len(table) == 3 * 120
 
 
+def test_commands_keep_ids_with_leading_zeros_apart(run, tmp_path):
+    import polars
+
+    lines = [f"{user},{item},{rating}\n" for user, rating in (("007", 5), ("7", 1)) for item in range(30)]
+    (tmp_path / "ratings.csv").write_text("user,item,rating\n" + "".join(lines))
+    assert run("fit", "ratings.csv", "-k", "2", "--out", "run", "--seed", "0", "--holdout", "0")[0] == 0
+    (tmp_path / "pairs.csv").write_text("user,item\n007,3\n7,3\n")
+    assert run("predict", "run", "pairs.csv", "--out", "predicted.csv")[0] == 0
+    predicted = polars.read_csv("predicted.csv", infer_schema=False)
+    assert predicted["user"].to_list() == ["007", "7"]
+    high, low = predicted["prediction"].cast(float)
+    assert high > 4 > 2 > low
+    (tmp_path / "test.csv").write_text("user,item,rating\n7,3,1\n7,4,1\n")
+    facts = json.loads(run("evaluate", "run", "test.csv", "--json")[1])
+    assert facts["rmse"] == pytest.approx(low - 1, abs=0.3)
+
+
 @pytest.mark.usefixtures("files")
 def test_commands_leave_with_what_went_wrong(run, tmp_path):
     assert run("fit", "nothing.csv", "--out", "run")[0] == 3

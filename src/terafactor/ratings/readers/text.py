@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,12 @@ from terafactor.ratings.table import Duplicates, RatingTable
 
 SHOWN = 80
 """Characters of a bad line that an error shows."""
+
+LOOKED_AT = 1000
+"""Lines in which ids are looked at before all are read: as text throughout, integers would take twice the time."""
+
+PADDED = re.compile(r"[+-]?0\d+|\+\d+|-0")
+"""Text that parses as an integer but is not how the integer is written: ``007`` is another user than ``7``."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +64,10 @@ def read_text(
     if not first:
         raise DataError(f"{path} is empty")
     places = _places(first, layout, columns)
-    frame = read_passing_over_blank_lines(path, lambda content: _parse(polars, content, layout, places, len(first)))
+    padded = _padded(path, layout, places)
+    frame = read_passing_over_blank_lines(
+        path, lambda content: _parse(polars, content, layout, places, padded, len(first))
+    )
     if frame is None:
         raise _first_bad_line(path, layout, places, len(first))
     times = frame["time"].to_numpy() if "time" in places else None
@@ -71,13 +82,32 @@ def _places(first: list[str], layout: TextLayout, columns: Mapping[str, str] | N
     return {role: header.index(name) for role, name in find_columns(header, columns).items()}
 
 
+def _padded(path: Path, layout: TextLayout, places: Mapping[str, int]) -> list[str]:
+    """Return which of user and item have ids like ``007`` in the first lines: these are text."""
+    lines = [fields for _, fields in islice(_lines(path, layout), LOOKED_AT)]
+    return [
+        role
+        for role in ("user", "item")
+        if any(PADDED.fullmatch(fields[places[role]]) for fields in lines if len(fields) > places[role])
+    ]
+
+
 def _parse(
-    polars: Any, content: Path | bytes, layout: TextLayout, places: Mapping[str, int], n_fields: int
+    polars: Any,
+    content: Path | bytes,
+    layout: TextLayout,
+    places: Mapping[str, int],
+    padded: list[str],
+    n_fields: int,
 ) -> Any | None:
-    """Return a data frame of the fields, None if a line is not a rating; ids are integers, or text where one is not."""
+    """Return a data frame of the fields, None if a line is not a rating.
+
+    Ids are integers, or text where one is not; those of the roles in ``padded`` are text in any case.
+    """
     names = {place * layout.step: role for role, place in places.items()}
     for id_type in (polars.Int64, polars.String):
         types = {"user": id_type, "item": id_type, "rating": polars.Float32, "time": polars.Float64}
+        types |= dict.fromkeys(padded, polars.String)
         fields = [names.get(number, f"field {number}") for number in range((n_fields - 1) * layout.step + 1)]
         try:
             frame = polars.read_csv(
