@@ -91,6 +91,25 @@ def test_predictions_of_pairs_of_a_pattern_and_of_strangers(X):
         model.predict([1, 2, 3])
 
 
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_pairs_of_a_data_frame_go_by_the_names_of_its_columns(ratings, package):
+    DataFrame = pytest.importorskip(package).DataFrame
+    users, items, values = ratings
+    frame = DataFrame({"user": users, "item": items + 1000, "rating": values})
+    model = fitted(frame)
+    expected = model.predict((users, items + 1000))
+    assert expected.std() > 0.3
+    for columns in (["user", "item"], ["item", "user"], ["rating", "item", "user"]):
+        np.testing.assert_array_equal(model.predict(frame[columns]), expected)
+    unnamed = DataFrame({"a": users, "b": items + 1000})
+    np.testing.assert_array_equal(model.predict(unnamed), expected)
+    with pytest.raises(DataError, match="no column is recognized as user among who, item"):
+        model.predict(DataFrame({"who": users, "item": items}))
+    named = DataFrame({"item": items + 1000, "who": users, "stars": values})
+    model = fitted(named, columns={"user": "who", "rating": "stars"})
+    np.testing.assert_array_equal(model.predict(named[["item", "who"]]), expected)
+
+
 def test_predictions_stay_in_the_range_seen_unless_told(X):
     X.data[:] = np.clip(X.data, 2.5, 3.5)
     clipped, free = fitted(X), fitted(X, clip=False)

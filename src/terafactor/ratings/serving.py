@@ -16,7 +16,7 @@ from terafactor.errors import DataError, ParameterError
 from terafactor.ratings.ids import Ids
 from terafactor.ratings.metrics import rmse
 from terafactor.ratings.model import Codes, RatingModel
-from terafactor.ratings.open import open_ratings
+from terafactor.ratings.open import find_pair, open_ratings
 from terafactor.ratings.recommend import Seen, best_items, most_similar
 from terafactor.ratings.table import Duplicates, RatingTable
 
@@ -46,8 +46,9 @@ class Serving:
 
         Parameters
         ----------
-        X : tuple (users, items), array of shape (n, 2), or sparse matrix (users, items)
-            Ids of pairs, or a matrix whose stored entries say which pairs.
+        X : tuple (users, items), data frame, array of shape (n, 2), or sparse matrix (users, items)
+            Ids of pairs, or a matrix whose stored entries say which pairs. Columns of a data frame are found by their
+            names as in :meth:`fit`, others being ignored; two columns of other names are user and item.
 
         Returns
         -------
@@ -61,7 +62,7 @@ class Serving:
             entries = X.tocoo()
             values = self._predict(*self._numbers(entries.row, entries.col))
             return csr_array((values, (entries.row, entries.col)), shape=X.shape)
-        users, items = _pairs(X)
+        users, items = _pairs(X, self.columns)
         return self._predict(*self._numbers(users, items))
 
     def transform(self, X: Any) -> Array:
@@ -197,10 +198,14 @@ class Serving:
         return open_ratings(X, duplicates=self.duplicates, columns=self.columns)
 
 
-def _pairs(X: Any) -> tuple[Any, Any]:
+def _pairs(X: Any, columns: Mapping[str, str] | None) -> tuple[Any, Any]:
     """Return users and items of pairs."""
     if isinstance(X, tuple) and len(X) == 2:
         return X
+    if hasattr(X, "columns") and hasattr(X, "__getitem__"):
+        found = find_pair([str(name) for name in X.columns], columns)
+        if found is not None:
+            return X[found[0]], X[found[1]]
     pairs = np.asarray(X)
     if pairs.ndim != 2 or pairs.shape[1] != 2:
         raise DataError(f"pairs must be a tuple (users, items) or an array of shape (n, 2), got shape {pairs.shape}")
