@@ -81,6 +81,7 @@ def test_ids_with_leading_zeros_are_text(tmp_path):
         ("u.data", "2\t20\tnan\t3", 3, "the rating is not a finite number"),
         ("u.data", "2\t20\t3\t3\t3\t3", 3, "6 fields, the first line has 4"),
         ("ratings.csv", "2,20,inf,3", 4, "the rating is not a finite number"),
+        ("ratings.csv", "2,20,1e39,3", 4, r"the rating is beyond the 3.4e\+38 that float32 holds"),
         ("ratings.csv", "2,20,,3", 4, "the rating is empty"),
         ("ratings.csv", "garbage", 4, "1 fields, at least 4 are needed"),
     ],

@@ -141,6 +141,8 @@ def test_pairs_that_come_twice():
 def test_bad_ratings_are_named():
     with pytest.raises(DataError, match="rating number 1 is nan"):
         RatingTable.of([1, 2], [1, 2], [3.0, np.nan])
+    with pytest.raises(DataError, match="rating number 1 is -1e\\+39, beyond the 3.4e\\+38 that float32 holds"):
+        RatingTable.of([1, 2], [1, 2], [3.0, -1e39])
     with pytest.raises(DataError, match="same length"):
         RatingTable.of([1, 2], [1, 2], [3.0])
     with pytest.raises(DataError, match="id number 1 is missing"):

@@ -17,13 +17,14 @@ from terafactor.data.formats import require
 from terafactor.errors import DataError
 from terafactor.ratings.open import find_columns
 from terafactor.ratings.readers.blank import read_passing_over_blank_lines
-from terafactor.ratings.table import Duplicates, RatingTable
+from terafactor.ratings.table import LARGEST, Duplicates, RatingTable
 
 SHOWN = 80
 """Characters of a bad line that an error shows."""
 
 LOOKED_AT = 1000
-"""Lines in which ids are looked at before all are read: as text throughout, integers would take twice the time."""
+"""Lines in which ids are looked at before all are read. Reading all as text is no way: numbering the ids of 2 million
+lines takes 0.03 s as integers and 1.8 s as text."""
 
 PADDED = re.compile(r"[+-]?0\d+|\+\d+|-0")
 """Text that parses as an integer but is not how the integer is written: ``007`` is another user than ``7``."""
@@ -164,9 +165,11 @@ def _problem(fields: list[str], places: Mapping[str, int], n_fields: int) -> str
     for role in ("rating", "time"):
         if role in places:
             try:
-                finite = math.isfinite(float(fields[places[role]]))
+                number = float(fields[places[role]])
             except ValueError:
-                finite = False
-            if not finite:
+                number = math.nan
+            if not math.isfinite(number):
                 return f"the {role} is not a finite number"
+            if role == "rating" and abs(number) > LARGEST:
+                return f"the rating is beyond the {LARGEST:.2g} that float32 holds"
     return None
