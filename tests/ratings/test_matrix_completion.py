@@ -167,6 +167,15 @@ def test_items_that_are_alike_are_similar():
         model.similar_items([99])
 
 
+@pytest.mark.parametrize("n", [0, -1, 1.5, "a", None])
+def test_how_many_items_must_be_a_number_of_them(X, n):
+    model = fitted(X, n_epochs=1)
+    with pytest.raises(ParameterError, match=f"n must be an integer >= 1, got {n!r}"):
+        model.recommend([3], n=n)
+    with pytest.raises(ParameterError, match=f"n must be an integer >= 1, got {n!r}"):
+        model.similar_items([3], n=n)
+
+
 @pytest.mark.parametrize("parameters", METHODS, ids=str)
 def test_users_and_items_without_ratings_are_average(parameters):
     users, items, values = make_ratings(60, 30, 540)

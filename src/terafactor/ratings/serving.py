@@ -109,8 +109,7 @@ class Serving:
             Predicted ratings, clipped as those of :meth:`predict`; NaN where there is no further item.
         """
         check_is_fitted(self, "users_")
-        if not (is_number(n, Integral) and n >= 1):
-            raise ParameterError(f"n must be an integer >= 1, got {n!r}")
+        _check_count(n)
         if histories is not None:
             table = self._with_known_items(self._open(histories))
             codes, seen = self._fold_in(table), Seen.of(table)
@@ -133,7 +132,7 @@ class Serving:
         ----------
         items : sequence of item ids
         n : int, default=10
-            How many, the item itself left out.
+            How many, the item itself left out; fewer where there are no more.
 
         Returns
         -------
@@ -141,11 +140,12 @@ class Serving:
         cosines : ndarray of shape (n_items, n)
         """
         check_is_fitted(self, "users_")
+        _check_count(n)
         numbers = Ids(self.items_).find(items)
         if np.any(numbers < 0):
             unknown = np.asarray(items, object)[numbers < 0][0]
             raise DataError(f"item {unknown!r} is not known: the model has {len(self.items_)} items, see items_")
-        found, cosines = most_similar(self._model.item_shapes(), numbers, n)
+        found, cosines = most_similar(self._model.item_shapes(), numbers, int(n))
         return self.items_[found], cosines
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -196,6 +196,11 @@ class Serving:
 
     def _open(self, X: Any) -> RatingTable:
         return open_ratings(X, duplicates=self.duplicates, columns=self.columns)
+
+
+def _check_count(n: Any) -> None:
+    if not (is_number(n, Integral) and n >= 1):
+        raise ParameterError(f"n must be an integer >= 1, got {n!r}")
 
 
 def _pairs(X: Any, columns: Mapping[str, str] | None) -> tuple[Any, Any]:
