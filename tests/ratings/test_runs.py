@@ -115,6 +115,9 @@ def test_commands_keep_ids_with_leading_zeros_apart(run, tmp_path):
     assert predicted["user"].to_list() == ["007", "7"]
     high, low = predicted["prediction"].cast(float)
     assert high > 4 > 2 > low
+    (tmp_path / "others.csv").write_text("user;item\n007;3\n7;3\n")
+    assert run("predict", "run", "others.csv", "--out", "others-predicted.csv")[0] == 0
+    assert polars.read_csv("others-predicted.csv", infer_schema=False).equals(predicted)
     (tmp_path / "test.csv").write_text("user,item,rating\n7,3,1\n7,4,1\n")
     facts = json.loads(run("evaluate", "run", "test.csv", "--json")[1])
     assert facts["rmse"] == pytest.approx(low - 1, abs=0.3)

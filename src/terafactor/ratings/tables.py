@@ -15,6 +15,7 @@ from terafactor.errors import DataError, ParameterError
 from terafactor.ratings.ids import Ids
 from terafactor.ratings.open import find_columns
 from terafactor.ratings.readers.blank import without_blank_lines
+from terafactor.ratings.readers.text import COMMA, TAB, with_its_separator
 
 if TYPE_CHECKING:
     from terafactor.ratings.matrix_completion import MatrixCompletion
@@ -120,7 +121,7 @@ def _read_pairs(path: Path, columns: Mapping[str, str] | None) -> tuple[Any, dic
         if path.suffix.lower() in (".parquet", ".pq"):
             frame = polars.read_parquet(path)
             return frame, find_columns(list(frame.columns), columns, needed=pair)
-        separator = "\t" if path.suffix.lower() in (".tsv", ".inter") else ","
+        separator = with_its_separator(path, TAB if path.suffix.lower() in (".tsv", ".inter") else COMMA).separator
         content = without_blank_lines(path)
         header = polars.read_csv(content, separator=separator, n_rows=0).columns
         found = find_columns(header, columns, needed=pair)

@@ -6,7 +6,7 @@ import csv
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,9 @@ SHOWN = 80
 LOOKED_AT = 1000
 """Lines in which ids are looked at before all are read. Reading all as text is no way: numbering the ids of 2 million
 lines takes 0.03 s as integers and 1.8 s as text."""
+
+SEPARATORS = ",;\t|"
+"""What may stand between the fields of a file with a header, whatever its name ends with."""
 
 PADDED = re.compile(r"[+-]?0\d+|\+\d+|-0")
 """Text that parses as an integer but is not how the integer is written: ``007`` is another user than ``7``."""
@@ -61,7 +64,8 @@ def read_text(
 ) -> RatingTable:
     """Read a text file, strictly: an error names the first line that is not a rating."""
     polars = require("polars", extra="ratings", purpose=f"reading {path}")
-    first = next((fields for _, fields in _lines(path, layout)), [])
+    layout = with_its_separator(path, layout)
+    first = _first_line(path, layout)
     if not first:
         raise DataError(f"{path} is empty")
     places = _places(first, layout, columns)
@@ -73,6 +77,19 @@ def read_text(
         raise _first_bad_line(path, layout, places, len(first))
     times = frame["time"].to_numpy() if "time" in places else None
     return RatingTable.of(frame["user"], frame["item"], frame["rating"].to_numpy(), times, duplicates=duplicates)
+
+
+def with_its_separator(path: Path, layout: TextLayout) -> TextLayout:
+    """Return the layout with the separator that a file has whose header is a single name by that of the layout."""
+    header = _first_line(path, layout)
+    if layout.places is not None or len(header) != 1:
+        return layout
+    likely = max(SEPARATORS, key=header[0].count)
+    return replace(layout, separator=likely) if likely in header[0] else layout
+
+
+def _first_line(path: Path, layout: TextLayout) -> list[str]:
+    return next((fields for _, fields in _lines(path, layout)), [])
 
 
 def _places(first: list[str], layout: TextLayout, columns: Mapping[str, str] | None) -> dict[str, int]:
@@ -136,7 +153,21 @@ def _first_bad_line(path: Path, layout: TextLayout, places: Mapping[str, int], n
         if problem:
             shown = layout.separator.join(fields)[:SHOWN]
             return DataError(f"{path}, line {number}: {problem}: {shown!r}")
-    return DataError(f"{path} holds no ratings that can be read")
+    return _first_not_utf8(path) or DataError(f"{path} holds no ratings that can be read")
+
+
+def _first_not_utf8(path: Path) -> DataError | None:
+    """Find the line that is in another encoding, None when there is none."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return DataError(
+                    f"{path}, line {number} is not UTF-8: {line[:SHOWN]!r}; convert the file, as with "
+                    "iconv -f latin1 -t utf-8 for one in Latin-1"
+                )
+    return None
 
 
 def _lines(path: Path, layout: TextLayout) -> Iterator[tuple[int, list[str]]]:
