@@ -103,6 +103,24 @@ def test_commands_from_ratings_to_recommendations(run, tmp_path):
     assert len(table) == 3 * 120
 
 
+@pytest.mark.usefixtures("files")
+def test_columns_and_duplicates_of_a_command_are_named_as_its_options(run, tmp_path):
+    good = (tmp_path / "ratings.csv").read_text()
+    (tmp_path / "other.csv").write_text(good.replace("userId", "who"))
+    (tmp_path / "twice.csv").write_text(good + good.splitlines()[1] + "\n")
+    fit = ("-k", "2", "--epochs", "1", "--seed", "0", "--out")
+    code, _, err = run("fit", "other.csv", *fit, "bad")
+    assert code == 3
+    assert "--column user=who" in " ".join(err.split())
+    assert "--duplicates last" in " ".join(run("fit", "twice.csv", *fit, "bad")[2].split())
+    assert run("fit", "ratings.csv", *fit, "run")[0] == 0
+    plain = run("evaluate", "run", "ratings.csv", "--json")[1]
+    assert run("evaluate", "run", "other.csv", "--json")[0] == 3
+    assert run("evaluate", "run", "other.csv", "--column", "user=who", "--json")[1] == plain
+    assert run("evaluate", "run", "twice.csv", "--json")[0] == 3
+    assert run("evaluate", "run", "twice.csv", "--duplicates", "last", "--json")[1] == plain
+
+
 def test_commands_keep_ids_with_leading_zeros_apart(run, tmp_path):
     import polars
 

@@ -71,7 +71,8 @@ def find_columns(
     if missing:
         raise DataError(
             f"no column is recognized as {missing[0]} among {', '.join(available)}: "
-            f"say which, as in columns={{{missing[0]!r}: {available[0]!r}}}"
+            f"say which, as in columns={{{missing[0]!r}: {available[0]!r}}} "
+            f"(on the command line --column {missing[0]}={available[0]})"
         )
     return {role: name for role, name in found.items() if name}
 

@@ -120,7 +120,7 @@ class RatingTable:
             user = int(np.searchsorted(starts, repeated, side="right")) - 1
             raise DataError(
                 f"user {self.user_ids.values[user]!s} rates item {self.item_ids.values[items[repeated]]!s} more than "
-                "once: say duplicates='last' to keep the last rating, or 'mean'"
+                "once: say duplicates='last' (on the command line --duplicates last) to keep the last rating, or 'mean'"
             )
         return self._last_of_each() if duplicates == "last" else self._mean_of_each()
 
