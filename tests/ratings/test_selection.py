@@ -142,7 +142,9 @@ def test_a_search_without_anything_to_try_is_refused(table):
 
 def test_ratings_too_few_for_a_split_are_refused(table):
     few = RatingTable.of([1, 2, 3], [1, 2, 3], [3.0, 4.0, 5.0])
-    message = "3 ratings split with test_share=0.33 leave 3 to learn from and 0 to test on.* at least 4 ratings are needed"
+    message = (
+        "3 ratings split with test_share=0.33 leave 3 to learn from and 0 to test on.* at least 4 ratings are needed"
+    )
     with pytest.raises(DataError, match=message):
         MatrixCompletionCV().fit(few)
     with pytest.raises(DataError, match="at least 5 ratings of a user are needed"):

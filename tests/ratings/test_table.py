@@ -116,7 +116,9 @@ def test_ids_survive_a_file(values):
 
 def test_ids_that_no_file_can_hold_are_refused():
     known, _ = Ids.of([1, 2**63])
-    with pytest.raises(DataError, match="integers below 2\\*\\*63 or text, not 9223372036854775808: turn ids into text"):
+    with pytest.raises(
+        DataError, match="integers below 2\\*\\*63 or text, not 9223372036854775808: turn ids into text"
+    ):
         known.position()
 
 
@@ -141,7 +143,7 @@ def test_pairs_that_come_twice():
 def test_bad_ratings_are_named():
     with pytest.raises(DataError, match="rating number 1 is nan"):
         RatingTable.of([1, 2], [1, 2], [3.0, np.nan])
-    with pytest.raises(DataError, match="rating number 1 is -1e\\+39, beyond the 3.4e\\+38 that float32 holds"):
+    with pytest.raises(DataError, match=r"rating number 1 is -1e\+39, beyond the 3\.4e\+38 that float32 holds"):
         RatingTable.of([1, 2], [1, 2], [3.0, -1e39])
     with pytest.raises(DataError, match="same length"):
         RatingTable.of([1, 2], [1, 2], [3.0])

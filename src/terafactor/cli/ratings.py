@@ -111,9 +111,7 @@ def evaluate(
     relevant: Annotated[
         float | None, typer.Option(help="Rating from which an item is relevant; by default the mean.")
     ] = None,
-    duplicates: Annotated[
-        str | None, typer.Option(help="error, last or mean; by default that of the fit.")
-    ] = None,
+    duplicates: Annotated[str | None, typer.Option(help="error, last or mean; by default that of the fit.")] = None,
     column: Column = None,
     threads: Threads = None,
     as_json: Json = False,

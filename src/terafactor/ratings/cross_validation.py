@@ -181,8 +181,8 @@ class MatrixCompletionCV(BaseEstimator):
         per_user = " of a user" if self.splitter == "per_user" else ""
         enough = f": at least {math.ceil(1 / self.test_share)} ratings{per_user} are needed, or a larger test_share"
         raise DataError(
-            f"{len(known) + len(asked)} ratings split with test_share={self.test_share} leave {len(known)} to learn from "
-            f"and {len(asked)} to test on, and each split needs both{'' if callable(self.splitter) else enough}"
+            f"{len(known) + len(asked)} ratings split with test_share={self.test_share} leave {len(known)} to learn "
+            f"from and {len(asked)} to test on, and each split needs both{'' if callable(self.splitter) else enough}"
         )
 
     def _choices(self, base: MatrixCompletion) -> tuple[list[float | None], list[int]]:

@@ -155,7 +155,7 @@ def _from_objects(values: list[Any]) -> Array:
 
 def _integer_type(values: list[Any]) -> type:
     low, high = (int(min(values)), int(max(values))) if values else (0, 0)
-    if -LIMIT <= low and high < LIMIT:
+    if low >= -LIMIT and high < LIMIT:
         return np.int64
     if low >= 0 and high < 2 * LIMIT:
         return np.uint64
@@ -163,7 +163,7 @@ def _integer_type(values: list[Any]) -> type:
 
 
 def _is_integer(kind: type) -> bool:
-    return issubclass(kind, Integral) and kind is not bool
+    return issubclass(kind, Integral) and not issubclass(kind, bool)
 
 
 def _refused(values: Sequence[Any] | Array, kind: str | None = None) -> DataError:
@@ -174,8 +174,8 @@ def _refused(values: Sequence[Any] | Array, kind: str | None = None) -> DataErro
         return DataError(f"id number {missing} is missing ({others[missing]!s}): every rating needs a user and an item")
     place, value = next(iter(others.items()))
     return DataError(
-        f"ids must be integers or text, and id number {place} is {value!s} of type {kind or type(value).__name__}: turn "
-        "them into text, as with astype(str), or into integers with astype(int) where they are whole numbers"
+        f"ids must be integers or text, and id number {place} is {value!s} of type {kind or type(value).__name__}: "
+        "turn them into text, as with astype(str), or into integers with astype(int) where they are whole numbers"
     )
 
 

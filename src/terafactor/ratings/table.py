@@ -157,8 +157,8 @@ def _as_ratings(values: Array) -> Array:
     bad = np.flatnonzero(~np.isfinite(ratings))
     if len(bad) and np.isfinite(values[bad[0]]):
         raise DataError(
-            f"rating number {bad[0]} is {values[bad[0]]}, beyond the {LARGEST:.2g} that float32 holds: divide ratings by "
-            "a constant"
+            f"rating number {bad[0]} is {values[bad[0]]}, beyond the {LARGEST:.2g} that float32 holds: "
+            "divide ratings by a constant"
         )
     if len(bad):
         raise DataError(f"rating number {bad[0]} is {values[bad[0]]}: leave out what was not rated")
