@@ -91,6 +91,25 @@ def test_predictions_of_pairs_of_a_pattern_and_of_strangers(X):
         model.predict([1, 2, 3])
 
 
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_pairs_of_a_data_frame_go_by_the_names_of_its_columns(ratings, package):
+    DataFrame = pytest.importorskip(package).DataFrame
+    users, items, values = ratings
+    frame = DataFrame({"user": users, "item": items + 1000, "rating": values})
+    model = fitted(frame)
+    expected = model.predict((users, items + 1000))
+    assert expected.std() > 0.3
+    for columns in (["user", "item"], ["item", "user"], ["rating", "item", "user"]):
+        np.testing.assert_array_equal(model.predict(frame[columns]), expected)
+    unnamed = DataFrame({"a": users, "b": items + 1000})
+    np.testing.assert_array_equal(model.predict(unnamed), expected)
+    with pytest.raises(DataError, match="no column is recognized as user among who, item"):
+        model.predict(DataFrame({"who": users, "item": items}))
+    named = DataFrame({"item": items + 1000, "who": users, "stars": values})
+    model = fitted(named, columns={"user": "who", "rating": "stars"})
+    np.testing.assert_array_equal(model.predict(named[["item", "who"]]), expected)
+
+
 def test_predictions_stay_in_the_range_seen_unless_told(X):
     X.data[:] = np.clip(X.data, 2.5, 3.5)
     clipped, free = fitted(X), fitted(X, clip=False)
@@ -123,10 +142,13 @@ def test_recommendations_where_there_is_little_to_recommend(X):
     assert np.isfinite(ratings).all()
     items, ratings = model.recommend([0], n=4, allowed=[2, 5], exclude_seen=False)
     assert set(items[0, :2]) == {2, 5}
+    assert items[0, 2:].tolist() == [-1, -1]
     assert np.isnan(ratings[0, 2:]).all()
     none, ratings = model.recommend([0], n=2, allowed=[])
-    assert none.shape == (1, 2)
+    assert none.tolist() == [[-1, -1]]
     assert np.isnan(ratings).all()
+    named = fitted((["ann", "bob"], ["dune", "heat"], [3.0, 4.0]))
+    assert named.recommend(["ann"], n=3)[0].tolist() == [["heat", "", ""]]
     with pytest.raises(ParameterError, match="n must be an integer >= 1, got 0"):
         model.recommend(n=0)
 
@@ -143,6 +165,15 @@ def test_items_that_are_alike_are_similar():
     assert np.all(np.diff(cosines, axis=1) <= 0)
     with pytest.raises(DataError, match="item 99 is not known"):
         model.similar_items([99])
+
+
+@pytest.mark.parametrize("n", [0, -1, 1.5, "a", None])
+def test_how_many_items_must_be_a_number_of_them(X, n):
+    model = fitted(X, n_epochs=1)
+    with pytest.raises(ParameterError, match=f"n must be an integer >= 1, got {n!r}"):
+        model.recommend([3], n=n)
+    with pytest.raises(ParameterError, match=f"n must be an integer >= 1, got {n!r}"):
+        model.similar_items([3], n=n)
 
 
 @pytest.mark.parametrize("parameters", METHODS, ids=str)

@@ -63,6 +63,33 @@ def test_text_files_without_times_and_with_ids_that_are_text(tmp_path):
     assert content(read_ratings(path)) == [("1", "a", 3.0, None), ("x2", "b", 4.0, None)]
 
 
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("name", ["x.csv", "x.tsv"])
+def test_the_header_tells_the_separator(tmp_path, name, separator):
+    header = separator.join(["userId", "movieId", "rating", "timestamp"])
+    (tmp_path / name).write_text(text(separator, header))
+    assert content(read_ratings(tmp_path / name)) == sorted(ROWS)
+    (tmp_path / name).write_text(text(separator, header.replace("rating", '"rating"')) + f"1{separator}2{separator}x")
+    with pytest.raises(DataError, match="line 6: 3 fields, at least 4 are needed"):
+        read_ratings(tmp_path / name)
+
+
+def test_another_encoding_is_named(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_bytes("user,item,rating\n1,Heat,3\n1,Amélie,4\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"x\.csv, line 3 is not UTF-8: b'1,Am\\xe9lie,4\\n'; convert the file"):
+        read_ratings(path)
+
+
+def test_ids_with_leading_zeros_are_text(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("user,item,rating\n7,10,3\n007,10,4\n")
+    assert content(read_ratings(path)) == [("007", 10, 4.0, None), ("7", 10, 3.0, None)]
+    path = tmp_path / "ratings.dat"
+    path.write_text("7::10::3\n7::+10::4\n0::-0::4\n")
+    assert content(read_ratings(path)) == [(0, "-0", 4.0, None), (7, "+10", 4.0, None), (7, "10", 3.0, None)]
+
+
 @pytest.mark.parametrize(
     ("name", "bad", "line", "problem"),
     [
@@ -72,6 +99,7 @@ def test_text_files_without_times_and_with_ids_that_are_text(tmp_path):
         ("u.data", "2\t20\tnan\t3", 3, "the rating is not a finite number"),
         ("u.data", "2\t20\t3\t3\t3\t3", 3, "6 fields, the first line has 4"),
         ("ratings.csv", "2,20,inf,3", 4, "the rating is not a finite number"),
+        ("ratings.csv", "2,20,1e39,3", 4, r"the rating is beyond the 3.4e\+38 that float32 holds"),
         ("ratings.csv", "2,20,,3", 4, "the rating is empty"),
         ("ratings.csv", "garbage", 4, "1 fields, at least 4 are needed"),
     ],

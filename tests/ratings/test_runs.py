@@ -104,6 +104,44 @@ def test_commands_from_ratings_to_recommendations(run, tmp_path):
 
 
 @pytest.mark.usefixtures("files")
+def test_columns_and_duplicates_of_a_command_are_named_as_its_options(run, tmp_path):
+    good = (tmp_path / "ratings.csv").read_text()
+    (tmp_path / "other.csv").write_text(good.replace("userId", "who"))
+    (tmp_path / "twice.csv").write_text(good + good.splitlines()[1] + "\n")
+    fit = ("-k", "2", "--epochs", "1", "--seed", "0", "--out")
+    code, _, err = run("fit", "other.csv", *fit, "bad")
+    assert code == 3
+    assert "--column user=who" in " ".join(err.split())
+    assert "--duplicates last" in " ".join(run("fit", "twice.csv", *fit, "bad")[2].split())
+    assert run("fit", "ratings.csv", *fit, "run")[0] == 0
+    plain = run("evaluate", "run", "ratings.csv", "--json")[1]
+    assert run("evaluate", "run", "other.csv", "--json")[0] == 3
+    assert run("evaluate", "run", "other.csv", "--column", "user=who", "--json")[1] == plain
+    assert run("evaluate", "run", "twice.csv", "--json")[0] == 3
+    assert run("evaluate", "run", "twice.csv", "--duplicates", "last", "--json")[1] == plain
+
+
+def test_commands_keep_ids_with_leading_zeros_apart(run, tmp_path):
+    import polars
+
+    lines = [f"{user},{item},{rating}\n" for user, rating in (("007", 5), ("7", 1)) for item in range(30)]
+    (tmp_path / "ratings.csv").write_text("user,item,rating\n" + "".join(lines))
+    assert run("fit", "ratings.csv", "-k", "2", "--out", "run", "--seed", "0", "--holdout", "0")[0] == 0
+    (tmp_path / "pairs.csv").write_text("user,item\n007,3\n7,3\n")
+    assert run("predict", "run", "pairs.csv", "--out", "predicted.csv")[0] == 0
+    predicted = polars.read_csv("predicted.csv", infer_schema=False)
+    assert predicted["user"].to_list() == ["007", "7"]
+    high, low = predicted["prediction"].cast(float)
+    assert high > 4 > 2 > low
+    (tmp_path / "others.csv").write_text("user;item\n007;3\n7;3\n")
+    assert run("predict", "run", "others.csv", "--out", "others-predicted.csv")[0] == 0
+    assert polars.read_csv("others-predicted.csv", infer_schema=False).equals(predicted)
+    (tmp_path / "test.csv").write_text("user,item,rating\n7,3,1\n7,4,1\n")
+    facts = json.loads(run("evaluate", "run", "test.csv", "--json")[1])
+    assert facts["rmse"] == pytest.approx(low - 1, abs=0.3)
+
+
+@pytest.mark.usefixtures("files")
 def test_commands_leave_with_what_went_wrong(run, tmp_path):
     assert run("fit", "nothing.csv", "--out", "run")[0] == 3
     code, _, err = run("fit", "ratings.csv", "--out", "run", "--alpha", "-1")

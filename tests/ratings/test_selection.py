@@ -62,6 +62,15 @@ def test_evaluation_of_a_model(table):
     assert 0 < facts["recall@10"] <= 1
 
 
+def test_places_without_an_item_are_no_hits():
+    users, items = (axis.ravel() for axis in np.indices((12, 6)))
+    table = RatingTable.of(users, items, (users + items) % 5 + 1.0)
+    is_test = table.items >= 4
+    model = MatrixCompletion(2, random_state=0).fit(table.take(~is_test))
+    facts = evaluate_model(model, table.take(is_test), n=10, relevant=0)
+    assert facts["recall@10"] == facts["ndcg@10"] == 1
+
+
 def test_the_best_alpha_is_found():
     table = RatingTable.of(*make_ratings(300, 60, 5400, noise=1.0))
     search = MatrixCompletionCV(
@@ -129,3 +138,18 @@ def test_a_search_without_anything_to_try_is_refused(table):
         MatrixCompletionCV(alphas=[]).fit(table)
     with pytest.raises(ParameterError, match="splitter must be callable or one of random, per_user, by_time"):
         MatrixCompletionCV(splitter="odd").fit(table)
+
+
+def test_ratings_too_few_for_a_split_are_refused(table):
+    few = RatingTable.of([1, 2, 3], [1, 2, 3], [3.0, 4.0, 5.0])
+    message = (
+        "3 ratings split with test_share=0.33 leave 3 to learn from and 0 to test on.* at least 4 ratings are needed"
+    )
+    with pytest.raises(DataError, match=message):
+        MatrixCompletionCV().fit(few)
+    with pytest.raises(DataError, match="at least 5 ratings of a user are needed"):
+        MatrixCompletionCV(splitter="per_user", test_share=0.2).fit(few)
+    with pytest.raises(DataError, match="leave 0 to learn from"):
+        MatrixCompletionCV(splitter=lambda table, share, seed: (table.take(slice(0)), table)).fit(table)
+    four = RatingTable.of([1, 2, 3, 4], [1, 2, 3, 4], [3.0, 4.0, 5.0, 4.0])
+    assert MatrixCompletionCV(MatrixCompletion(1), alphas=[0.1]).fit(four).best_.mean >= 0

@@ -11,26 +11,67 @@ from terafactor.errors import DataError, DataTypeError, ParameterError
 from terafactor.ratings import open_ratings
 from terafactor.ratings.ids import Ids
 
-ANY_IDS = [
+KEPT_IDS = [
     [5, 3, 5, 1],
     [-7, 2**62, -7, 0],
     [2**63 + 5, 2**63, 2**63 + 5, 2**63],
     ["b", "a", "b", "Ä"],
-    ["1", 1, "1", 2.5],
-    [(1, 2), (1, 3), (1, 2), "x"],
     np.array([3, 1, 3, 2], np.uint8),
-    [True, False, True, True],
+    np.array([3, 1, 3, 2**63 - 1], np.uint64),
+    np.array([3, -(2**40), 3, 2], object),
+    [np.int32(3), 4, np.uint64(3), np.int64(-1)],
+    np.array(["b", "a", "b"], object),
+]
+
+REFUSED_IDS = [
+    ([True, False], "True of type bool"),
+    ([1.5, 2.0], "1.5 of type float: turn them into text, as with astype"),
+    (np.array([1.5, 2.0]), "1.5 of type float64: turn them into text, as with astype"),
+    ([b"a", b"b"], "b'a' of type"),
+    (np.array(["2020-01-01", "2021-01-01"], "datetime64[ns]"), "of type datetime64"),
+    (np.array(["2020-01-01", "2021-01-01"], "datetime64[D]"), "of type datetime64"),
+    ([(1, 2), (1, 3)], "\\(1, 2\\) of type tuple"),
+    (np.array([(1, 2), (1, 3)]), "got shape \\(2, 2\\)"),
+    ([(1, 2), "x"], "\\(1, 2\\) of type tuple"),
+    (["1", 1], "all integers or all text, got 1 and '1'"),
+    ([1, 2**64], "ids go from 1 to 18446744073709551616"),
+    ([-1, 2**63], "ids go from -1 to 9223372036854775808"),
+    ([None, 1], "id number 0 is missing \\(None\\)"),
+    ([1.0, np.nan], "id number 1 is missing \\(nan\\)"),
 ]
 
 
-@pytest.mark.parametrize("given_ids", ANY_IDS, ids=str)
-def test_ids_of_any_type_are_kept(given_ids):
-    as_objects = np.empty(len(given_ids), object)
-    as_objects[:] = list(given_ids)
-    known, numbers = Ids.of(as_objects if isinstance(given_ids[0], tuple) else given_ids)
-    assert [known.values[number] for number in numbers] == list(given_ids)
-    np.testing.assert_array_equal(known.find(as_objects), numbers)
+@pytest.mark.parametrize("given_ids", KEPT_IDS, ids=str)
+def test_ids_are_kept(given_ids):
+    known, numbers = Ids.of(given_ids)
+    assert known.values[numbers].tolist() == list(given_ids)
+    np.testing.assert_array_equal(known.find(given_ids), numbers)
+    np.testing.assert_array_equal(known.find(np.array(list(given_ids), object)), numbers)
     assert len(known) == len(set(given_ids))
+    assert known.values.tolist() == sorted(set(given_ids))
+
+
+@pytest.mark.parametrize(("given_ids", "message"), REFUSED_IDS, ids=str)
+def test_ids_that_are_neither_integers_nor_text_are_refused(given_ids, message):
+    with pytest.raises(DataError, match=message):
+        RatingTable.of(given_ids, [1, 2], [3.0, 4.0])
+    with pytest.raises(DataError, match=message):
+        RatingTable.of([1, 2], given_ids, [3.0, 4.0])
+
+
+def test_ids_of_data_frames_are_kept_or_refused():
+    import pandas
+
+    numbers, names = pandas.Series([3, 1], dtype="Int64"), pandas.Series(["b", "a"], dtype="category")
+    table = RatingTable.of(numbers, names, [3.0, 4.0])
+    assert (table.user_ids.values.tolist(), table.item_ids.values.tolist()) == ([1, 3], ["a", "b"])
+    days = pandas.to_datetime(["2020-01-01", "2021-01-01"])
+    with pytest.raises(DataError, match="of type datetime64"):
+        RatingTable.of(days, names, [3.0, 4.0])
+    with pytest.raises(DataError, match="of type Timestamp"):
+        table.user_ids.find([days[0]])
+    with pytest.raises(DataError, match="id number 1 is missing"):
+        RatingTable.of(pandas.Series([3, None], dtype="Int64"), names, [3.0, 4.0])
 
 
 @settings(max_examples=50, deadline=None)
@@ -46,6 +87,8 @@ def test_ids_that_are_not_known_have_no_number():
     known = Ids(np.array([10, 4, 7]))
     assert known.find([4, 5, 10, -1]).tolist() == [1, -1, 0, -1]
     assert known.find(["4", "x"]).tolist() == [-1, -1]
+    assert known.find([4, "4"]).tolist() == [1, -1]
+    assert known.find([]).tolist() == []
     assert Ids(np.array([], np.int64)).find([3]).tolist() == [-1]
 
 
@@ -56,17 +99,26 @@ def test_new_ids_come_after_the_known_ones():
     mixed, numbers = Ids(np.array(["a"])).extended(["a", "longer"])
     assert mixed.values.tolist() == ["a", "longer"]
     assert mixed.find(["longer"]).tolist() == [1]
+    large, _ = Ids(np.array([10, 4])).extended([2**63])
+    assert large.values.tolist() == [10, 4, 2**63]
+    with pytest.raises(DataError, match="all integers or all text, got 10 and 'x'"):
+        Ids(np.array([10, 4])).extended(["x"])
+    assert Ids(np.array([], np.int64)).extended(["x"])[0].values.tolist() == ["x"]
 
 
-@pytest.mark.parametrize("values", [[3, -5, 2**62], ["", "a", "ü€", "a b"], []])
+@pytest.mark.parametrize(
+    "values", [[3, -5, 2**62], ["", "a", "ü€", "a b"], [], np.array([3, 2**63 - 1], np.uint64)], ids=str
+)
 def test_ids_survive_a_file(values):
-    known = Ids(np.array(values, dtype=np.int64 if not values else None))
+    known = Ids(np.array(values, dtype=None if len(values) else np.int64))
     assert Ids.at(known.position()).values.tolist() == known.values.tolist()
 
 
 def test_ids_that_no_file_can_hold_are_refused():
-    known, _ = Ids.of(np.array([(1, 2), None], dtype=object)[:1].repeat(2))
-    with pytest.raises(DataError, match="integers below 2\\*\\*63 or text, not tuple"):
+    known, _ = Ids.of([1, 2**63])
+    with pytest.raises(
+        DataError, match="integers below 2\\*\\*63 or text, not 9223372036854775808: turn ids into text"
+    ):
         known.position()
 
 
@@ -91,6 +143,8 @@ def test_pairs_that_come_twice():
 def test_bad_ratings_are_named():
     with pytest.raises(DataError, match="rating number 1 is nan"):
         RatingTable.of([1, 2], [1, 2], [3.0, np.nan])
+    with pytest.raises(DataError, match=r"rating number 1 is -1e\+39, beyond the 3\.4e\+38 that float32 holds"):
+        RatingTable.of([1, 2], [1, 2], [3.0, -1e39])
     with pytest.raises(DataError, match="same length"):
         RatingTable.of([1, 2], [1, 2], [3.0])
     with pytest.raises(DataError, match="id number 1 is missing"):

@@ -111,11 +111,15 @@ def evaluate(
     relevant: Annotated[
         float | None, typer.Option(help="Rating from which an item is relevant; by default the mean.")
     ] = None,
+    duplicates: Annotated[str | None, typer.Option(help="error, last or mean; by default that of the fit.")] = None,
+    column: Column = None,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """Say how well ratings that the model has not seen are predicted, and found among the recommendations."""
     estimator = load_kind(model, "MatrixCompletion", threads)
+    given = {"duplicates": duplicates, "columns": parse_columns(column)}
+    estimator.set_params(**{name: value for name, value in given.items() if value is not None})
     facts = measure(estimator, estimator.open_data(ratings), n, relevant)
     if as_json:
         typer.echo(json.dumps(facts))

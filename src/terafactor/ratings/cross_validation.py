@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from terafactor._random import resolve_seed
 from terafactor._threads import Executor
 from terafactor._typing import Array
-from terafactor.errors import ParameterError
+from terafactor.errors import DataError, ParameterError
 from terafactor.ratings.curve import draw_curve
 from terafactor.ratings.matrix_completion import MatrixCompletion
 from terafactor.ratings.metrics import rmse
@@ -130,6 +131,7 @@ class MatrixCompletionCV(BaseEstimator):
         errors: dict[tuple[float | None, int], list[float]] = {}
         for number in range(self.n_splits):
             known, asked = split(table, self.test_share, seed + number)
+            self._check_split(known, asked)
             for size in sizes:
                 for strength, error in path_errors(base, known, asked, strengths, size, seed):
                     errors.setdefault((strength, size), []).append(error)
@@ -171,6 +173,17 @@ class MatrixCompletionCV(BaseEstimator):
         if self.splitter not in SPLITTERS:
             raise ParameterError(f"splitter must be callable or one of {', '.join(SPLITTERS)}, got {self.splitter!r}")
         return SPLITTERS[self.splitter]
+
+    def _check_split(self, known: RatingTable, asked: RatingTable) -> None:
+        """Refuse a split with nothing to learn from or nothing to test on."""
+        if len(known) and len(asked):
+            return
+        per_user = " of a user" if self.splitter == "per_user" else ""
+        enough = f": at least {math.ceil(1 / self.test_share)} ratings{per_user} are needed, or a larger test_share"
+        raise DataError(
+            f"{len(known) + len(asked)} ratings split with test_share={self.test_share} leave {len(known)} to learn "
+            f"from and {len(asked)} to test on, and each split needs both{'' if callable(self.splitter) else enough}"
+        )
 
     def _choices(self, base: MatrixCompletion) -> tuple[list[float | None], list[int]]:
         """Return the strengths, the learned one first and then the strongest, and the numbers of factors."""

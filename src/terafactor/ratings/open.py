@@ -71,9 +71,21 @@ def find_columns(
     if missing:
         raise DataError(
             f"no column is recognized as {missing[0]} among {', '.join(available)}: "
-            f"say which, as in columns={{{missing[0]!r}: {available[0]!r}}}"
+            f"say which, as in columns={{{missing[0]!r}: {available[0]!r}}} "
+            f"(on the command line --column {missing[0]}={available[0]})"
         )
     return {role: name for role, name in found.items() if name}
+
+
+def find_pair(available: list[str], asked: Mapping[str, str] | None = None) -> tuple[str, str] | None:
+    """Return which columns of a table of pairs are user and item; None where it has two that are neither by name."""
+    wanted = {role: name for role, name in (asked or {}).items() if role in ("user", "item")}
+    names = {name for role in ("user", "item") for name in NAMES[role]}
+    told = any(_plain(name) in names or name in wanted.values() for name in available)
+    if len(available) == 2 and not told:
+        return None
+    found = find_columns(available, wanted, needed=("user", "item"))
+    return found["user"], found["item"]
 
 
 def _plain(name: str) -> str:

@@ -16,7 +16,7 @@ from terafactor.errors import DataError, ParameterError
 from terafactor.ratings.ids import Ids
 from terafactor.ratings.metrics import rmse
 from terafactor.ratings.model import Codes, RatingModel
-from terafactor.ratings.open import open_ratings
+from terafactor.ratings.open import find_pair, open_ratings
 from terafactor.ratings.recommend import Seen, best_items, most_similar
 from terafactor.ratings.table import Duplicates, RatingTable
 
@@ -46,8 +46,9 @@ class Serving:
 
         Parameters
         ----------
-        X : tuple (users, items), array of shape (n, 2), or sparse matrix (users, items)
-            Ids of pairs, or a matrix whose stored entries say which pairs.
+        X : tuple (users, items), data frame, array of shape (n, 2), or sparse matrix (users, items)
+            Ids of pairs, or a matrix whose stored entries say which pairs. Columns of a data frame are found by their
+            names as in :meth:`fit`, others being ignored; two columns of other names are user and item.
 
         Returns
         -------
@@ -61,7 +62,7 @@ class Serving:
             entries = X.tocoo()
             values = self._predict(*self._numbers(entries.row, entries.col))
             return csr_array((values, (entries.row, entries.col)), shape=X.shape)
-        users, items = _pairs(X)
+        users, items = _pairs(X, self.columns)
         return self._predict(*self._numbers(users, items))
 
     def transform(self, X: Any) -> Array:
@@ -103,13 +104,12 @@ class Serving:
         Returns
         -------
         items : ndarray of shape (n_users, n)
-            Their ids, best first; of no meaning where the rating is NaN.
+            Their ids, best first; -1, or "" where ids are text, where there is no further item.
         ratings : ndarray of shape (n_users, n)
             Predicted ratings, clipped as those of :meth:`predict`; NaN where there is no further item.
         """
         check_is_fitted(self, "users_")
-        if not (is_number(n, Integral) and n >= 1):
-            raise ParameterError(f"n must be an integer >= 1, got {n!r}")
+        _check_count(n)
         if histories is not None:
             table = self._with_known_items(self._open(histories))
             codes, seen = self._fold_in(table), Seen.of(table)
@@ -123,7 +123,7 @@ class Serving:
         with Executor(resolve_threads(self.n_threads)) as executor:
             found, scores = best_items(self._model, codes.factors, seen, int(n), candidates, executor)
         ratings = self._model.offset + self._model.scale * (scores + codes.biases[:, np.newaxis].astype(np.float64))
-        return self.items_[np.where(found < 0, found[:, :1], found)], self._clipped(ratings)
+        return Ids(self.items_).take(found), self._clipped(ratings)
 
     def similar_items(self, items: Any, n: int = 10) -> tuple[Array, Array]:
         """Return the items whose factors point most in the same direction.
@@ -132,7 +132,7 @@ class Serving:
         ----------
         items : sequence of item ids
         n : int, default=10
-            How many, the item itself left out.
+            How many, the item itself left out; fewer where there are no more.
 
         Returns
         -------
@@ -140,11 +140,12 @@ class Serving:
         cosines : ndarray of shape (n_items, n)
         """
         check_is_fitted(self, "users_")
+        _check_count(n)
         numbers = Ids(self.items_).find(items)
         if np.any(numbers < 0):
             unknown = np.asarray(items, object)[numbers < 0][0]
             raise DataError(f"item {unknown!r} is not known: the model has {len(self.items_)} items, see items_")
-        found, cosines = most_similar(self._model.item_shapes(), numbers, n)
+        found, cosines = most_similar(self._model.item_shapes(), numbers, int(n))
         return self.items_[found], cosines
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -197,10 +198,19 @@ class Serving:
         return open_ratings(X, duplicates=self.duplicates, columns=self.columns)
 
 
-def _pairs(X: Any) -> tuple[Any, Any]:
+def _check_count(n: Any) -> None:
+    if not (is_number(n, Integral) and n >= 1):
+        raise ParameterError(f"n must be an integer >= 1, got {n!r}")
+
+
+def _pairs(X: Any, columns: Mapping[str, str] | None) -> tuple[Any, Any]:
     """Return users and items of pairs."""
     if isinstance(X, tuple) and len(X) == 2:
         return X
+    if hasattr(X, "columns") and hasattr(X, "__getitem__"):
+        found = find_pair([str(name) for name in X.columns], columns)
+        if found is not None:
+            return X[found[0]], X[found[1]]
     pairs = np.asarray(X)
     if pairs.ndim != 2 or pairs.shape[1] != 2:
         raise DataError(f"pairs must be a tuple (users, items) or an array of shape (n, 2), got shape {pairs.shape}")

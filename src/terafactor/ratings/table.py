@@ -15,6 +15,9 @@ from terafactor.ratings.ids import Ids
 
 Duplicates = Literal["error", "last", "mean"]
 
+LARGEST = float(np.finfo(np.float32).max)
+"""The largest rating that a table holds."""
+
 
 @dataclass(frozen=True)
 class RatingTable:
@@ -117,7 +120,7 @@ class RatingTable:
             user = int(np.searchsorted(starts, repeated, side="right")) - 1
             raise DataError(
                 f"user {self.user_ids.values[user]!s} rates item {self.item_ids.values[items[repeated]]!s} more than "
-                "once: say duplicates='last' to keep the last rating, or 'mean'"
+                "once: say duplicates='last' (on the command line --duplicates last) to keep the last rating, or 'mean'"
             )
         return self._last_of_each() if duplicates == "last" else self._mean_of_each()
 
@@ -149,8 +152,14 @@ def _as_ratings(values: Array) -> Array:
     """Return ratings as finite float32, or say which one is not."""
     if values.ndim != 1 or values.dtype.kind not in "fiub":
         raise DataError(f"ratings must be a sequence of numbers, got shape {values.shape} of {values.dtype}")
-    ratings = values.astype(np.float32)
+    with np.errstate(over="ignore"):  # what is beyond float32 becomes infinite, and is named below
+        ratings = values.astype(np.float32)
     bad = np.flatnonzero(~np.isfinite(ratings))
+    if len(bad) and np.isfinite(values[bad[0]]):
+        raise DataError(
+            f"rating number {bad[0]} is {values[bad[0]]}, beyond the {LARGEST:.2g} that float32 holds: "
+            "divide ratings by a constant"
+        )
     if len(bad):
         raise DataError(f"rating number {bad[0]} is {values[bad[0]]}: leave out what was not rated")
     return ratings

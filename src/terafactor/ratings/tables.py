@@ -15,6 +15,7 @@ from terafactor.errors import DataError, ParameterError
 from terafactor.ratings.ids import Ids
 from terafactor.ratings.open import find_columns
 from terafactor.ratings.readers.blank import without_blank_lines
+from terafactor.ratings.readers.text import COMMA, TAB, with_its_separator
 
 if TYPE_CHECKING:
     from terafactor.ratings.matrix_completion import MatrixCompletion
@@ -24,8 +25,7 @@ def add_predictions(
     estimator: MatrixCompletion, pairs: Path, out: Path, columns: Mapping[str, str] | None = None
 ) -> int:
     """Write the table of pairs with a column ``prediction``; return how many there are."""
-    frame = _read_table(pairs)
-    found = find_columns(list(frame.columns), columns, needed=("user", "item"))
+    frame, found = _read_pairs(pairs, columns)
     users, items = (
         as_known(ids, frame[found[role]].to_list())
         for role, ids in (("user", estimator.users_), ("item", estimator.items_))
@@ -35,7 +35,10 @@ def add_predictions(
 
 
 def as_known(known: Array, given: Sequence[Any]) -> list[Any]:
-    """Return ids as the model has them: integers that came as text, or text that looks like integers."""
+    """Return ids as the model has them: integers that came as text, or text that looks like integers.
+
+    Text that an integer is not written as, like ``007``, is another id than the integer, and stays text.
+    """
     if known.dtype.kind == "U":
         return [str(value) for value in given]
     return [_as_integer(value) for value in given] if known.dtype.kind in "iu" else list(given)
@@ -43,9 +46,10 @@ def as_known(known: Array, given: Sequence[Any]) -> list[Any]:
 
 def _as_integer(value: Any) -> Any:
     try:
-        return int(value)
+        number = int(value)
     except (TypeError, ValueError):
         return value
+    return number if str(number) == str(value) else value
 
 
 @dataclass(frozen=True)
@@ -109,13 +113,20 @@ class Recommendations:
         return {"item": item, "rating": rating} | ({} if title is None else {"title": title})
 
 
-def _read_table(path: Path) -> Any:
+def _read_pairs(path: Path, columns: Mapping[str, str] | None) -> tuple[Any, dict[str, str]]:
+    """Return a table, and which of its columns hold users and items; ids of a text file are text, as they stand."""
     polars = require("polars", extra="ratings", purpose=f"reading {path}")
+    pair = ("user", "item")
     try:
         if path.suffix.lower() in (".parquet", ".pq"):
-            return polars.read_parquet(path)
-        separator = "\t" if path.suffix.lower() in (".tsv", ".inter") else ","
-        return polars.read_csv(without_blank_lines(path), separator=separator)
+            frame = polars.read_parquet(path)
+            return frame, find_columns(list(frame.columns), columns, needed=pair)
+        separator = with_its_separator(path, TAB if path.suffix.lower() in (".tsv", ".inter") else COMMA).separator
+        content = without_blank_lines(path)
+        header = polars.read_csv(content, separator=separator, n_rows=0).columns
+        found = find_columns(header, columns, needed=pair)
+        texts = {found[role]: polars.String for role in pair}
+        return polars.read_csv(content, separator=separator, schema_overrides=texts), found
     except (polars.exceptions.PolarsError, OSError) as error:
         raise DataError(f"{path} cannot be read as a table: {error}") from error
 
