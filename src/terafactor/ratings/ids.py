@@ -15,6 +15,8 @@ from terafactor.solver.position import Position
 COMPACT = 4
 """How many times wider than the number of ids a range of integers may be to be handled by counting."""
 
+EXACT = 2**53
+"""Whole numbers below it are told apart as floats."""
 
 LIMIT = 2**63
 """Integers from here on are kept as uint64, which no model file holds."""
@@ -126,7 +128,10 @@ class Ids:
 
 
 def as_ids(ids: Any) -> Array:
-    """Return ids as an array (n,): int64 or uint64, text, or objects where some are integers and some text."""
+    """Return ids as an array (n,): int64 or uint64, text, or objects where some are integers and some text.
+
+    An array of whole numbers with a point counts as integers.
+    """
     if isinstance(ids, list | tuple):  # NumPy would turn 1 beside "a" into text, and beside 2**63 into a float
         return _from_objects(list(ids))
     array = np.asarray(ids.to_numpy() if hasattr(ids, "to_numpy") else ids)
@@ -138,6 +143,8 @@ def as_ids(ids: Any) -> Array:
         return array if len(array) and int(array.max()) >= LIMIT else array.astype(np.int64)
     if array.dtype == object or not len(array):
         return _from_objects(array.tolist())
+    if array.dtype.kind == "f" and np.all(array == np.rint(array)) and np.abs(array).max() < EXACT:
+        return array.astype(np.int64)  # what is left of integers in a table of floats
     raise _refused(array, str(array.dtype))
 
 
