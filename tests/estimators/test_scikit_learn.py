@@ -13,7 +13,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from terafactor import ArraySource, ElasticNet, MaskedDictionaryLearning, NormBall
+from terafactor import ArraySource, ElasticNet, MaskedDictionaryLearning, NormBall, open_source
+from terafactor.errors import DataError
 
 CONFIGURATIONS = [
     MaskedDictionaryLearning(),
@@ -117,6 +118,27 @@ def test_precision_is_that_of_the_rows(X, dtype, reduction, penalty):
     for fitted in (learner.fit(rows), learner.partial_fit(rows), clone(learner).set_params(init=X[:3]).fit(rows)):
         codes = fitted.transform(rows)
         assert fitted.components_.dtype == codes.dtype == fitted.inverse_transform(codes).dtype == dtype
+
+
+def test_the_names_in_a_table_are_those_of_the_model(tmp_path, X):
+    frame = pd.DataFrame(X, columns=[f"f{number}" for number in range(X.shape[1])])
+    frame.to_parquet(tmp_path / "X.parquet")
+    frame[frame.columns[::-1]].to_parquet(tmp_path / "reordered.parquet")
+    frame.rename(columns={"f3": "other"}).to_parquet(tmp_path / "renamed.parquet")
+    by_file = MaskedDictionaryLearning(3, random_state=0).fit(tmp_path / "X.parquet")
+    by_frame = MaskedDictionaryLearning(3, random_state=0).fit(frame)
+    assert list(by_file.feature_names_in_) == list(by_frame.feature_names_in_) == list(frame.columns)
+    for learner in (by_file, by_frame):
+        np.testing.assert_array_equal(learner.transform(tmp_path / "X.parquet"), learner.transform(frame))
+        with pytest.raises(DataError, match=r"feature names .* match .* feature 0 is 'f23', not 'f0'.*columns="):
+            learner.transform(tmp_path / "reordered.parquet")
+        with pytest.raises(DataError, match="feature 3 is 'other', not 'f3'"):
+            learner.partial_fit(tmp_path / "renamed.parquet")
+        by_name = open_source(tmp_path / "reordered.parquet", columns=learner.feature_names_in_)
+        np.testing.assert_array_equal(learner.transform(by_name), learner.transform(frame))
+    assert by_file.fit(tmp_path / "X.parquet", validation=tmp_path / "X.parquet").history_
+    np.save(tmp_path / "X.npy", X)
+    assert not hasattr(by_file.fit(tmp_path / "X.npy"), "feature_names_in_")
 
 
 def test_single_precision_is_close_to_double(X):

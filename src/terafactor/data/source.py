@@ -69,6 +69,9 @@ class MatrixSource(ABC):
     geometry: tuple[int, ...] | None = None
     """Shape of a row as a picture, for those who draw atoms."""
 
+    feature_names: Sequence[str] | None = None
+    """Name of each feature, such as the columns of a table; None where there are none."""
+
     @property
     def is_sparse(self) -> bool:
         """Whether so few entries are stored that work on these alone is faster than on whole rows."""
@@ -109,6 +112,13 @@ class MatrixSource(ABC):
         raise DataTypeError(
             f"missing='absent' is for sparse matrices, and {self.record_name(0)} is dense: "
             "mark missing entries of a dense one with NaN and say missing='nan'"
+        )
+
+    def in_order(self, names: Sequence[str]) -> MatrixSource:
+        """Return the matrix with its features in the order of these ``names``, which are its own; tables can."""
+        raise DataError(
+            f"{self.record_name(0)} has its features in another order, from {(self.feature_names or [''])[0]!r} on, "
+            f"where {names[0]!r} is needed first: bring its columns into the same order"
         )
 
     def read_stored(self, rows: Indices) -> Any:

@@ -51,6 +51,11 @@ class TableSource(BoxSource):
         self.shape = check_matrix((n_rows, len(self.columns)), self.name)
         self.dtype = _common_dtype([schema[column] for column in self.columns], self.name)
         self.chunk = (ROWS_TOGETHER, 1)
+        self.feature_names = self.columns
+        self._path = path
+
+    def in_order(self, names: Sequence[str]) -> MatrixSource:
+        return type(self)(self._path, names)
 
     def box(self, rows: slice, columns: slice) -> Array:
         part = self._table.slice(rows.start, rows.stop - rows.start).select(self.columns[columns])
@@ -72,7 +77,9 @@ def open_frame(frame: Any, *, columns: Sequence[str] | None = None) -> MatrixSou
     frame = frame.lazy().collect() if is_a(frame, "polars", "DataFrame", "LazyFrame") else polars.from_pandas(frame)
     chosen = _check_columns(frame.schema, columns, name)
     dtype = _common_dtype([frame.schema[column] for column in chosen], name)
-    return ArraySource(np.ascontiguousarray(frame.select(chosen).to_numpy(), dtype), name)
+    source = ArraySource(np.ascontiguousarray(frame.select(chosen).to_numpy(), dtype), name)
+    source.feature_names = chosen
+    return source
 
 
 def _check_columns(schema: Any, columns: Sequence[str] | None, name: str) -> list[str]:

@@ -113,7 +113,7 @@ class MaskedDictionaryLearning(
         Samples in which each feature was used.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
-        Only when X had string column names.
+        Only when X had string column names, such as those of a frame or a Parquet file.
 
     Examples
     --------
@@ -318,11 +318,9 @@ class MaskedDictionaryLearning(
         if must_be_opened(X):
             X = open_source(X)
             if reset:
-                self.n_features_in_ = X.shape[1]
-                if hasattr(self, "feature_names_in_"):
-                    del self.feature_names_in_
-            elif X.shape[1] != self.n_features_in_:
-                raise DataError(f"X has {X.shape[1]} features, but the model was fitted with {self.n_features_in_}")
+                self._take_features(X)
+            else:
+                self._check_features(X, name)
             return X.absent_as_missing() if self.missing == "absent" else X
         X = self._fill_masked(X, name)
         array = validate_data(
@@ -338,6 +336,31 @@ class MaskedDictionaryLearning(
                 "mark missing entries of a dense one with NaN and say missing='nan'"
             )
         return ArraySource(array, name, allow_nan=allow_nan)
+
+    def _take_features(self, source: MatrixSource) -> None:
+        """Set number and names of features, as ``validate_data`` does from an array or a frame."""
+        self.n_features_in_ = source.shape[1]
+        if source.feature_names is not None:
+            self.feature_names_in_ = np.array(source.feature_names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    def _check_features(self, source: MatrixSource, name: str) -> None:
+        """Refuse a source whose features are not those of the model; one without names can be of any."""
+        if source.shape[1] != self.n_features_in_:
+            raise DataError(
+                f"{name} has {source.shape[1]} features, but the model was fitted with {self.n_features_in_}"
+            )
+        needed = getattr(self, "feature_names_in_", None)
+        if source.feature_names is None or needed is None:
+            return
+        pairs = enumerate(zip(source.feature_names, needed, strict=True))
+        difference = next((f"feature {at} is {got!r}, not {want!r}" for at, (got, want) in pairs if got != want), None)
+        if difference is not None:
+            raise DataError(
+                f"The feature names of {name} should match those that were passed during fit, in the same order: "
+                f"{difference}; choose them by name, as in open_source(table, columns=estimator.feature_names_in_)"
+            )
 
     def _rows_to_show(self, X: Any) -> MatrixSource:
         return self._source(X, reset=False)
