@@ -257,6 +257,24 @@ def test_frames_in_memory_in_another_order_are_refused():
         JoinedSource([open_source(frame), open_source(frame.select(frame.columns[::-1]))])
 
 
+@pytest.mark.parametrize("name", [None, "subject"])
+def test_the_index_of_a_pandas_frame_is_no_feature(tmp_path, name):
+    pandas = pytest.importorskip("pandas")
+    table = pytest.importorskip("pyarrow").Table
+    index = pandas.Index(np.arange(37)[::-1] * 1000, name=name)
+    frame = pandas.DataFrame(values(), columns=[f"f{number}" for number in range(23)], index=index)
+    frame.to_parquet(tmp_path / "table.parquet")
+    assert open_source(tmp_path / "table.parquet").shape == (37, 23)
+    assert open_source(table.from_pandas(frame)).shape == (37, 23)
+    stored = name or "__index_level_0__"
+    assert open_source(tmp_path / "table.parquet", columns=["f1", stored]).read(np.array([0]))[0, 1] == 36_000
+
+
+def test_an_index_without_a_name_is_known_by_its_column(tmp_path):
+    frame_of(values()).rename({"f22": "__index_level_0__"}).write_ipc(tmp_path / "table.arrow")
+    assert open_source(tmp_path / "table.arrow").shape == (37, 22)
+
+
 class Unpickled:
     """What a file with objects must not bring to life."""
 
