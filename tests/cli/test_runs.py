@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from terafactor import load_model
+from terafactor import KINDS, load_model
 from terafactor.cli.app import app, main
+from terafactor.cli.transform import COMMANDS as MODEL_COMMANDS
 
 COMMANDS = [command.callback.__name__ for command in app.registered_commands]
 
@@ -192,3 +193,17 @@ def test_a_model_of_another_kind_is_refused_by_name(monkeypatch, capsys, words):
     invoke("fit", "X.npy", "-k", 2, "--out", "run")
     assert run_main(monkeypatch, *words) == 3
     assert "run holds a MaskedDictionaryLearning, and this command needs a " in capsys.readouterr().err
+
+
+def test_transform_refuses_a_run_of_ratings_with_the_command_that_takes_it(scratch, monkeypatch, capsys):
+    lines = [f"{user},{item},{(user * item) % 5 + 1}" for user in range(12) for item in range(9)]
+    (scratch / "ratings.csv").write_text("user,item,rating\n" + "\n".join(lines) + "\n")
+    invoke("ratings", "fit", "ratings.csv", "-k", 2, "--epochs", 1, "--out", "rated")
+    assert run_main(monkeypatch, "transform", "rated", "X.npy", "--out", "codes.npy") == 3
+    errors = capsys.readouterr().err
+    assert "rated holds a MatrixCompletion, and this command needs a MaskedDictionaryLearning" in errors
+    assert "use terafactor ratings predict, recommend or evaluate" in errors
+
+
+def test_every_kind_of_model_has_a_command():
+    assert set(KINDS) == set(MODEL_COMMANDS)
