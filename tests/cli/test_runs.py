@@ -87,6 +87,15 @@ def test_a_configuration_equals_the_flags(scratch):
     assert (scratch / "other" / "model" / "manifest.json").read_bytes() != manifests[0]
 
 
+def test_the_configuration_of_a_run_may_lack_a_seed(scratch):
+    (scratch / "c.toml").write_text("[parameters]\nn_components = 3\n")
+    assert invoke("fit", "X.npy", "--config", "c.toml", "--out", "run").exit_code == 0
+    assert load_model("run").n_components == 3
+    (scratch / "c.toml").write_text("[parameters]\nrandom_state = 7\n")
+    assert invoke("fit", "X.npy", "--config", "c.toml", "--out", "seeded").exit_code == 0
+    assert tomllib.loads((scratch / "seeded" / "config.toml").read_text())["seed"] == 7
+
+
 def test_a_wrong_configuration_is_refused(scratch):
     (scratch / "c.toml").write_text("atoms = 3\n")
     result = invoke("fit", "X.npy", "--config", "c.toml", "--out", "run")
