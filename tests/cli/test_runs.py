@@ -110,6 +110,18 @@ def test_resume_goes_on_and_takes_more_epochs():
     np.testing.assert_array_equal(load_model("run").components_, load_model("whole").components_)
 
 
+def test_resume_to_fewer_epochs_than_are_done_is_refused_and_changes_nothing(scratch, monkeypatch, capsys):
+    invoke("fit", "X.npy", "-k", 3, "--seed", 0, "--epochs", 3, "--out", "run")
+    kept = {path: path.read_bytes() for path in scratch.glob("run/**/*") if path.is_file() and path.name != "log.txt"}
+    capsys.readouterr()
+    assert run_main(monkeypatch, "resume", "run", "--epochs", 1) == 2
+    errors = capsys.readouterr().err
+    assert "run is at 3 passes already, n_epochs asks for 1" in errors
+    assert "done:" not in errors
+    assert [path.name for path, content in kept.items() if path.read_bytes() != content] == []
+    assert invoke("resume", "run").exit_code == 0  # at its end: there is nothing to do
+
+
 def test_a_signal_leaves_with_4_and_resume_finishes(scratch):
     X = np.random.default_rng(0).standard_normal((4000, 400))
     np.save("large.npy", X)
