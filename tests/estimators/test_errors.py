@@ -156,6 +156,7 @@ def test_a_bad_entry_of_init_is_said_to_be_in_init(X):
 def test_a_bad_entry_of_the_validation_rows_is_said_to_be_there(X):
     held_out = X.copy()
     held_out[8, 2] = np.inf
+    assert "missing=" not in str(raised.value)
     with pytest.raises(ValueError, match=r"\bvalidation\b") as raised:
         MaskedDictionaryLearning(3).fit(X, validation=held_out)
     assert_says(raised, ["inf", "row 8, column 2"])

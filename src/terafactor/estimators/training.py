@@ -20,7 +20,7 @@ from terafactor._typing import Array
 from terafactor.data import MatrixSource
 from terafactor.data.fingerprint import fingerprint
 from terafactor.data.masks import masks_of
-from terafactor.data.source import check_finite
+from terafactor.data.source import MUST_BE_FINITE, check_finite
 from terafactor.errors import DataError, ParameterError, RunInterruptedError
 from terafactor.estimators.auto_reduction import (
     ReductionTrial,
@@ -178,7 +178,7 @@ class DictionaryTraining(ModelFileMixin):
                 f"init has shape {np.shape(given)}, but n_components and the features of X need {needed}"
             )
         atoms = check_array(given, dtype=[source.dtype], input_name="init", ensure_all_finite=False)
-        check_finite(atoms, "init")
+        check_finite(atoms, "init", about_nan=MUST_BE_FINITE)
         return SurrogateState.start(problem.constraint.project(atoms), problem, masked=options.masked)
 
     def learn(
