@@ -7,6 +7,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+import zarr
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
@@ -93,6 +94,21 @@ def test_codes_can_be_a_data_frame(X):
     assert list(codes.columns) == list(learner.get_feature_names_out())
     assert list(codes.columns) == [f"maskeddictionarylearning{i}" for i in range(3)]
     np.testing.assert_array_equal(codes.to_numpy(), learner.set_output(transform="default").transform(frame))
+
+
+@pytest.mark.parametrize("name", ["codes.npy", "codes.zarr"])
+def test_codes_in_a_file_stay_there_whatever_the_output_is_set_to(tmp_path, X, name):
+    learner = MaskedDictionaryLearning(3, random_state=0).fit(X)
+    expected = learner.transform(X)
+    codes = learner.set_output(transform="pandas").transform(X, out=tmp_path / name)
+    assert isinstance(codes, np.memmap if name == "codes.npy" else zarr.Array)
+    np.testing.assert_array_equal(codes[:], expected)
+    assert isinstance(learner.transform(X), pd.DataFrame)
+
+
+def test_numpy_booleans_are_booleans(X):
+    plain, numpy = (MaskedDictionaryLearning(3, positive_dict=true, random_state=0).fit(X) for true in (True, np.True_))
+    np.testing.assert_array_equal(plain.components_, numpy.components_)
 
 
 def test_a_data_frame_gives_the_bits_of_its_values_and_its_names(X):

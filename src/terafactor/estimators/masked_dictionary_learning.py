@@ -23,6 +23,7 @@ from terafactor.data.masks import masks_of
 from terafactor.data.open import must_be_opened
 from terafactor.data.output import open_matrix
 from terafactor.errors import DataError, DataTypeError, ParameterError
+from terafactor.estimators.output import hand_back_files
 from terafactor.estimators.training import DictionaryTraining
 from terafactor.problem import ElasticNet, NormBall
 from terafactor.report import Reporting
@@ -36,6 +37,7 @@ DTYPES = [np.float64, np.float32]
 """What is kept as it is; anything else numeric becomes float64."""
 
 
+@hand_back_files
 class MaskedDictionaryLearning(
     DictionaryTraining, Reporting, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
@@ -249,7 +251,7 @@ class MaskedDictionaryLearning(
         X : array-like of shape (n_samples, n_features), MatrixSource, or anything else that open_source takes
         out : path, optional
             A new ``.npy`` file or ``.zarr`` array to write them to as they are computed. What is returned then stays on
-            the disk: a read-only memory map, or the Zarr array.
+            the disk, whatever ``set_output`` says: a read-only memory map, or the Zarr array.
         """
         check_is_fitted(self, "components_")
         source = self._source(X, reset=False)
