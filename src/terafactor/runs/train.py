@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from rich.console import Console
 
+from terafactor._checks import check_callbacks
 from terafactor._random import resolve_seed
 from terafactor._typing import Array
 from terafactor.errors import DataError, ParameterError, RunInterruptedError
@@ -149,6 +150,8 @@ def train(
     RunInterruptedError
         When a signal asked it to stop. A checkpoint was written.
     """
+    for given in (getattr(estimator, "callbacks", ()), callbacks):
+        check_callbacks(given)
     run = RunDirectory(directory)
     policy = checkpoints or CheckpointPolicy()
     with run.locked(), run.logging():
