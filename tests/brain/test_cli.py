@@ -48,6 +48,16 @@ def test_transform_writes_a_line_per_volume(out, study, tmp_path):
     np.testing.assert_allclose(table, expected, rtol=1e-4)
 
 
+def test_transform_of_matrices_refuses_an_atlas_with_the_command_that_takes_it(out, tmp_path):
+    np.save(tmp_path / "X.npy", np.ones((3, 4)))
+    with pytest.raises(DataError, match=r"holds a BrainDictionaryLearning.*: use terafactor brain transform"):
+        CliRunner().invoke(
+            app,
+            ["transform", str(out), str(tmp_path / "X.npy"), "--out", str(tmp_path / "codes.npy")],
+            catch_exceptions=False,
+        )
+
+
 def test_report_names_maps_by_overlap(out, study, tmp_path):
     networks = nibabel.load(study.networks)
     values = np.asarray(networks.dataobj)

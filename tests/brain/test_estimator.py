@@ -265,7 +265,17 @@ def _cleaned(atlas, study, number):
     return source.read(np.arange(source.shape[0])).astype(float)
 
 
-@pytest.mark.parametrize("wrong", [{"reduction": 0.5}, {"alpha": -1.0}, {"n_epochs": 0}, {"batch_size": 0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"reduction": 0.5},
+        {"alpha": -1.0},
+        {"n_epochs": 0},
+        {"batch_size": 0},
+        {"callbacks": None},
+        {"positive_dict": "no"},
+    ],
+)
 def test_parameters_that_cannot_work_are_refused_before_images_are_read(study, tmp_path, wrong):
     with pytest.raises(ParameterError, match=next(iter(wrong))):
         learned(study, store=tmp_path / "store", **wrong)

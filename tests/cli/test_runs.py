@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from terafactor import load_model
+from terafactor import KINDS, load_model
 from terafactor.cli.app import app, main
+from terafactor.cli.transform import COMMANDS as MODEL_COMMANDS
 
 COMMANDS = [command.callback.__name__ for command in app.registered_commands]
 
@@ -86,6 +87,15 @@ def test_a_configuration_equals_the_flags(scratch):
     assert (scratch / "other" / "model" / "manifest.json").read_bytes() != manifests[0]
 
 
+def test_the_configuration_of_a_run_may_lack_a_seed(scratch):
+    (scratch / "c.toml").write_text("[parameters]\nn_components = 3\n")
+    assert invoke("fit", "X.npy", "--config", "c.toml", "--out", "run").exit_code == 0
+    assert load_model("run").n_components == 3
+    (scratch / "c.toml").write_text("[parameters]\nrandom_state = 7\n")
+    assert invoke("fit", "X.npy", "--config", "c.toml", "--out", "seeded").exit_code == 0
+    assert tomllib.loads((scratch / "seeded" / "config.toml").read_text())["seed"] == 7
+
+
 def test_a_wrong_configuration_is_refused(scratch):
     (scratch / "c.toml").write_text("atoms = 3\n")
     result = invoke("fit", "X.npy", "--config", "c.toml", "--out", "run")
@@ -98,6 +108,18 @@ def test_resume_goes_on_and_takes_more_epochs():
     assert invoke("resume", "run", "--epochs", 3).exit_code == 0
     invoke("fit", "X.npy", "-k", 3, "--seed", 0, "--epochs", 3, "--out", "whole")
     np.testing.assert_array_equal(load_model("run").components_, load_model("whole").components_)
+
+
+def test_resume_to_fewer_epochs_than_are_done_is_refused_and_changes_nothing(scratch, monkeypatch, capsys):
+    invoke("fit", "X.npy", "-k", 3, "--seed", 0, "--epochs", 3, "--out", "run")
+    kept = {path: path.read_bytes() for path in scratch.glob("run/**/*") if path.is_file() and path.name != "log.txt"}
+    capsys.readouterr()
+    assert run_main(monkeypatch, "resume", "run", "--epochs", 1) == 2
+    errors = capsys.readouterr().err
+    assert "run is at 3 passes already, n_epochs asks for 1" in errors
+    assert "done:" not in errors
+    assert [path.name for path, content in kept.items() if path.read_bytes() != content] == []
+    assert invoke("resume", "run").exit_code == 0  # at its end: there is nothing to do
 
 
 def test_a_signal_leaves_with_4_and_resume_finishes(scratch):
@@ -192,3 +214,17 @@ def test_a_model_of_another_kind_is_refused_by_name(monkeypatch, capsys, words):
     invoke("fit", "X.npy", "-k", 2, "--out", "run")
     assert run_main(monkeypatch, *words) == 3
     assert "run holds a MaskedDictionaryLearning, and this command needs a " in capsys.readouterr().err
+
+
+def test_transform_refuses_a_run_of_ratings_with_the_command_that_takes_it(scratch, monkeypatch, capsys):
+    lines = [f"{user},{item},{(user * item) % 5 + 1}" for user in range(12) for item in range(9)]
+    (scratch / "ratings.csv").write_text("user,item,rating\n" + "\n".join(lines) + "\n")
+    invoke("ratings", "fit", "ratings.csv", "-k", 2, "--epochs", 1, "--out", "rated")
+    assert run_main(monkeypatch, "transform", "rated", "X.npy", "--out", "codes.npy") == 3
+    errors = capsys.readouterr().err
+    assert "rated holds a MatrixCompletion, and this command needs a MaskedDictionaryLearning" in errors
+    assert "use terafactor ratings predict, recommend or evaluate" in errors
+
+
+def test_every_kind_of_model_has_a_command():
+    assert set(KINDS) == set(MODEL_COMMANDS)

@@ -5,8 +5,9 @@ import pytest
 
 from terafactor import open_source
 from terafactor.data.joined import JoinedSource
+from terafactor.data.rows import SelectedRows
 from terafactor.errors import DataError
-from terafactor.testing import SourceContract
+from terafactor.testing import CountingSource, SourceContract
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*zarr.*:UserWarning")
 
@@ -211,6 +212,67 @@ def test_columns_of_a_table_can_be_chosen(tmp_path):
     frame_of(values()).write_parquet(tmp_path / "table.parquet")
     source = open_source(tmp_path / "table.parquet", columns=["f3", "f1"])
     np.testing.assert_array_equal(source.read(np.arange(37)), values()[:, [3, 1]])
+
+
+def write_tables(folder, *frames):
+    for number, frame in enumerate(frames):
+        frame.write_parquet(folder / f"table{number}.parquet")
+    return [folder / f"table{number}.parquet" for number in range(len(frames))]
+
+
+def test_tables_that_are_read_as_one_are_joined_by_name(tmp_path):
+    frame = frame_of(values())
+    paths = write_tables(tmp_path, frame, frame.select(sorted(frame.columns, reverse=True)), frame)
+    source = open_source(paths)
+    assert list(source.feature_names) == frame.columns
+    np.testing.assert_array_equal(source.read(np.arange(111)), np.vstack([values()] * 3))
+    nested = JoinedSource([open_source(paths[0]), open_source(paths[1:])])
+    np.testing.assert_array_equal(nested.read(np.arange(111)), source.read(np.arange(111)))
+
+
+def test_tables_with_other_features_are_refused_by_name(tmp_path):
+    frame = frame_of(values())
+    paths = write_tables(tmp_path, frame, frame.rename({"f3": "other"}), frame.drop("f5"))
+    with pytest.raises(DataError, match=r"table1.parquet has no feature 'f3', which .*table0.parquet has.*columns="):
+        open_source(paths[:2])
+    with pytest.raises(DataError, match=r"table2.parquet has no feature 'f5'"):
+        open_source([paths[0], paths[2]])
+    with pytest.raises(DataError, match=r"table2.parquet has no feature 'f5'"):
+        open_source([paths[2], paths[0]])
+    assert open_source(paths, columns=["f2", "f1"]).shape == (111, 2)
+
+
+def test_names_of_features_are_handed_on(tmp_path):
+    (path,) = write_tables(tmp_path, frame_of(values()))
+    source = open_source(path)
+    handed = [open_source(frame_of(values())), SelectedRows(source, np.arange(3)), CountingSource(source)]
+    np.save(tmp_path / "plain.npy", values())
+    handed.append(open_source([tmp_path / "plain.npy", path]))  # what has no names is joined by position
+    assert all(list(other.feature_names) == [f"f{number}" for number in range(23)] for other in handed)
+
+
+def test_frames_in_memory_in_another_order_are_refused():
+    frame = frame_of(values())
+    with pytest.raises(DataError, match="another order, from 'f22' on, where 'f0' is needed first"):
+        JoinedSource([open_source(frame), open_source(frame.select(frame.columns[::-1]))])
+
+
+@pytest.mark.parametrize("name", [None, "subject"])
+def test_the_index_of_a_pandas_frame_is_no_feature(tmp_path, name):
+    pandas = pytest.importorskip("pandas")
+    table = pytest.importorskip("pyarrow").Table
+    index = pandas.Index(np.arange(37)[::-1] * 1000, name=name)
+    frame = pandas.DataFrame(values(), columns=[f"f{number}" for number in range(23)], index=index)
+    frame.to_parquet(tmp_path / "table.parquet")
+    assert open_source(tmp_path / "table.parquet").shape == (37, 23)
+    assert open_source(table.from_pandas(frame)).shape == (37, 23)
+    stored = name or "__index_level_0__"
+    assert open_source(tmp_path / "table.parquet", columns=["f1", stored]).read(np.array([0]))[0, 1] == 36_000
+
+
+def test_an_index_without_a_name_is_known_by_its_column(tmp_path):
+    frame_of(values()).rename({"f22": "__index_level_0__"}).write_ipc(tmp_path / "table.arrow")
+    assert open_source(tmp_path / "table.arrow").shape == (37, 22)
 
 
 class Unpickled:

@@ -51,6 +51,13 @@ def test_nothing_is_overwritten(tmp_path):
         pack(values(), tmp_path / "store")
 
 
+def test_nan_is_refused_with_what_can_be_done_about_it(tmp_path):
+    bad = values()
+    bad[130, 3] = np.nan
+    with pytest.raises(DataError, match=r"a packed store holds no missing values: .* learn from the matrix as it is"):
+        pack(NotInMemory(bad), tmp_path / "store", block_rows=BLOCK)
+
+
 def test_what_another_call_left_is_not_continued(tmp_path):
     bad = values()
     bad[130, 3] = np.nan

@@ -111,7 +111,7 @@ def test_strided_images_are_read_as_they_look():
         ([np.ones(5)], (1, 1), r"\(height, width\) or .*got float64 of shape \(5,\)"),
         ([np.ones((5, 5), complex)], (2, 2), "must be numbers.*got complex128"),
         ([np.full((5, 5), "a")], (2, 2), "must be numbers"),
-        ([np.where(image(5, 5) >= 0, np.nan, 0)], (2, 2), "NaN at row 0, column 0"),
+        ([np.where(image(5, 5) >= 0, np.nan, 0)], (2, 2), "NaN at row 0, column 0.*or fill them in$"),
     ],
 )
 def test_what_is_no_set_of_images_is_refused(images, patch_size, message):

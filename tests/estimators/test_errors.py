@@ -29,6 +29,11 @@ WRONG_PARAMETERS = [
     ({"statistics": "half"}, ["statistics", "'masked', 'full' or 'auto'", "got 'half'"]),
     ({"projection": "lazy"}, ["projection", "'masked' or 'exact'", "got 'lazy'"]),
     ({"missing": "zero"}, ["missing", "None", "got 'zero'"]),
+    ({"positive_code": "no"}, ["positive_code", "True or False", "got 'no'"]),
+    ({"positive_dict": 1}, ["positive_dict", "True or False", "got 1"]),
+    ({"callbacks": None}, ["callbacks", "sequence of callables", "got None"]),
+    ({"callbacks": print}, ["callbacks", "sequence of callables", "got ", "callbacks=[f]"]),
+    ({"callbacks": ["print"]}, ["callbacks", "sequence of callables", "got ['print']"]),
     ({"forgetting": 0.5}, ["forgetting", "above 0.5", "got 0.5", "1 keeps all"]),
     ({"forgetting": 1.1}, ["forgetting", "at most 1", "got 1.1"]),
     ({"forgetting": "slow"}, ["forgetting", "above 0.5", "got 'slow'"]),
@@ -151,6 +156,7 @@ def test_a_bad_entry_of_init_is_said_to_be_in_init(X):
     with pytest.raises(ValueError, match=r"\binit\b") as raised:
         MaskedDictionaryLearning(3, init=init).fit(X)
     assert_says(raised, ["NaN", "row 1, column 5"])
+    assert "missing=" not in str(raised.value)
 
 
 def test_a_bad_entry_of_the_validation_rows_is_said_to_be_there(X):

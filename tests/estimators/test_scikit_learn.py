@@ -7,13 +7,15 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+import zarr
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from terafactor import ArraySource, ElasticNet, MaskedDictionaryLearning, NormBall
+from terafactor import ArraySource, ElasticNet, MaskedDictionaryLearning, NormBall, open_source
+from terafactor.errors import DataError
 
 CONFIGURATIONS = [
     MaskedDictionaryLearning(),
@@ -94,6 +96,21 @@ def test_codes_can_be_a_data_frame(X):
     np.testing.assert_array_equal(codes.to_numpy(), learner.set_output(transform="default").transform(frame))
 
 
+@pytest.mark.parametrize("name", ["codes.npy", "codes.zarr"])
+def test_codes_in_a_file_stay_there_whatever_the_output_is_set_to(tmp_path, X, name):
+    learner = MaskedDictionaryLearning(3, random_state=0).fit(X)
+    expected = learner.transform(X)
+    codes = learner.set_output(transform="pandas").transform(X, out=tmp_path / name)
+    assert isinstance(codes, np.memmap if name == "codes.npy" else zarr.Array)
+    np.testing.assert_array_equal(codes[:], expected)
+    assert isinstance(learner.transform(X), pd.DataFrame)
+
+
+def test_numpy_booleans_are_booleans(X):
+    plain, numpy = (MaskedDictionaryLearning(3, positive_dict=true, random_state=0).fit(X) for true in (True, np.True_))
+    np.testing.assert_array_equal(plain.components_, numpy.components_)
+
+
 def test_a_data_frame_gives_the_bits_of_its_values_and_its_names(X):
     frame = pd.DataFrame(X).add_prefix("feature ")
     named = MaskedDictionaryLearning(3, random_state=0).fit(frame)
@@ -117,6 +134,27 @@ def test_precision_is_that_of_the_rows(X, dtype, reduction, penalty):
     for fitted in (learner.fit(rows), learner.partial_fit(rows), clone(learner).set_params(init=X[:3]).fit(rows)):
         codes = fitted.transform(rows)
         assert fitted.components_.dtype == codes.dtype == fitted.inverse_transform(codes).dtype == dtype
+
+
+def test_the_names_in_a_table_are_those_of_the_model(tmp_path, X):
+    frame = pd.DataFrame(X, columns=[f"f{number}" for number in range(X.shape[1])])
+    frame.to_parquet(tmp_path / "X.parquet")
+    frame[frame.columns[::-1]].to_parquet(tmp_path / "reordered.parquet")
+    frame.rename(columns={"f3": "other"}).to_parquet(tmp_path / "renamed.parquet")
+    by_file = MaskedDictionaryLearning(3, random_state=0).fit(tmp_path / "X.parquet")
+    by_frame = MaskedDictionaryLearning(3, random_state=0).fit(frame)
+    assert list(by_file.feature_names_in_) == list(by_frame.feature_names_in_) == list(frame.columns)
+    for learner in (by_file, by_frame):
+        np.testing.assert_array_equal(learner.transform(tmp_path / "X.parquet"), learner.transform(frame))
+        with pytest.raises(DataError, match=r"feature names .* match .* feature 0 is 'f23', not 'f0'.*columns="):
+            learner.transform(tmp_path / "reordered.parquet")
+        with pytest.raises(DataError, match="feature 3 is 'other', not 'f3'"):
+            learner.partial_fit(tmp_path / "renamed.parquet")
+        by_name = open_source(tmp_path / "reordered.parquet", columns=learner.feature_names_in_)
+        np.testing.assert_array_equal(learner.transform(by_name), learner.transform(frame))
+    assert by_file.fit(tmp_path / "X.parquet", validation=tmp_path / "X.parquet").history_
+    np.save(tmp_path / "X.npy", X)
+    assert not hasattr(by_file.fit(tmp_path / "X.npy"), "feature_names_in_")
 
 
 def test_single_precision_is_close_to_double(X):

@@ -293,3 +293,10 @@ def test_a_fit_inside_an_abandoned_directory_starts(X, tmp_path):
     (tmp_path / "run" / ".lock").touch()
     train(estimator(), X, tmp_path / "run")
     assert files(tmp_path / "run")
+
+
+@pytest.mark.parametrize(("own", "given"), [(print, ()), (None, ()), ((), print), ((), None)])
+def test_callbacks_that_are_no_sequence_are_refused_before_the_run_starts(X, tmp_path, own, given):
+    with pytest.raises(ParameterError, match="callbacks must be a sequence of callables, got"):
+        train(estimator(callbacks=own), X, tmp_path / "run", callbacks=given)
+    assert not (tmp_path / "run").exists()

@@ -20,7 +20,7 @@ import numpy as np
 from terafactor._typing import Array, Indices
 from terafactor.brain.confounds import Confounds
 from terafactor.brain.kinds import ImageKind, mask_series, masker_options, n_features, name_of, nibabel
-from terafactor.data.source import MatrixSource, check_finite, check_indices
+from terafactor.data.source import MUST_BE_FINITE, MatrixSource, check_finite, check_indices
 from terafactor.errors import DataError
 
 logger = logging.getLogger("terafactor")
@@ -196,7 +196,7 @@ class ImagesSource(MatrixSource):
         except (ValueError, TypeError) as error:
             raise DataError(f"{name} cannot be masked and cleaned: {error}") from error
         series = np.ascontiguousarray(series, self.dtype)
-        check_finite(series, f"{name}, masked and cleaned,")
+        check_finite(series, f"{name}, masked and cleaned,", about_nan=MUST_BE_FINITE)
         needed = len(self.records[record])
         if len(series) != needed:
             raise DataError(f"{name} gave {len(series)} volumes instead of {needed} after cleaning")

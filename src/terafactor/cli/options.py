@@ -55,7 +55,8 @@ def _of_run(config: dict[str, Any], known: set[str]) -> dict[str, Any]:
     """Return the options that the stored configuration of a run stands for."""
     renamed = {"n_components": "components", "n_epochs": "epochs", "random_state": "seed"}
     values = {renamed.get(name, name): ball_text(value) for name, value in config["parameters"].items()}
-    values["seed"] = config["seed"]
+    if "seed" in config:
+        values["seed"] = config["seed"]
     if isinstance(values.get("columns"), dict):
         values["column"] = [f"{role}={name}" for role, name in values.pop("columns").items()]
     if values.get("store") is False:

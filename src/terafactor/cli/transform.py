@@ -14,15 +14,24 @@ EXPORT_EXAMPLE = "Example: terafactor export run/ --out model.npz"
 
 Model = Annotated[Path, typer.Argument(help="A run directory, a model or a checkpoint.", exists=True, file_okay=False)]
 
+COMMANDS = {
+    "MaskedDictionaryLearning": "terafactor transform",
+    "BrainDictionaryLearning": "terafactor brain transform",
+    "MatrixCompletion": "terafactor ratings predict, recommend or evaluate",
+}
+"""What to do with a model of each kind."""
+
 
 def load_kind(path: Path, kind: str, threads: int | None = None) -> Any:
-    """Load a model, refusing one of another kind."""
+    """Load a model, refusing one of another kind with the command that takes it."""
     from terafactor import load_model
     from terafactor.errors import DataError
 
     estimator = load_model(path)
     if estimator.kind != kind:
-        raise DataError(f"{path} holds a {estimator.kind}, and this command needs a {kind}")
+        raise DataError(
+            f"{path} holds a {estimator.kind}, and this command needs a {kind}: use {COMMANDS[estimator.kind]}"
+        )
     return estimator.set_params(n_threads=threads)
 
 
@@ -33,14 +42,12 @@ def transform(
     threads: Threads = None,
 ) -> None:
     """Write the codes of the rows of a matrix, a bounded number of rows at a time."""
-    from terafactor import load_model
     from terafactor.errors import ParameterError
 
     if out.exists():
         raise ParameterError(f"{out} exists: choose another name, or remove it")
-    estimator = load_model(model)
-    estimator.set_params(n_threads=threads, verbose=1)
-    codes = estimator.transform(source, out=out)
+    estimator = load_kind(model, "MaskedDictionaryLearning", threads)
+    codes = estimator.set_params(verbose=1).transform(source, out=out)
     typer.echo(f"wrote the codes of {codes.shape[0]:,} rows on {codes.shape[1]} atoms to {out}", err=True)
 
 

@@ -19,7 +19,8 @@ class JoinedSource(MatrixSource):
     Parameters
     ----------
     sources : sequence of MatrixSource
-        All with the same features and the same dtype.
+        All with the same features and the same dtype. Features that have names are read by name, in the order of the
+        first source that has them.
 
     Examples
     --------
@@ -29,7 +30,8 @@ class JoinedSource(MatrixSource):
     """
 
     def __init__(self, sources: Sequence[MatrixSource]) -> None:
-        self.sources = list(sources)
+        named = next((source for source in sources if source.feature_names is not None), None)
+        self.sources = [source if named is None else _by_name(source, named) for source in sources]
         first = self.sources[0]
         for source in self.sources[1:]:
             _check_alike(source, first)
@@ -50,6 +52,7 @@ class JoinedSource(MatrixSource):
         self.holds_nan = any(source.holds_nan for source in self.sources)
         self.stored_share = self._stored_share()
         self.geometry = first.geometry
+        self.feature_names = None if named is None else named.feature_names
 
     @property
     def records(self) -> Sequence[range]:
@@ -75,6 +78,11 @@ class JoinedSource(MatrixSource):
 
     def absent_as_missing(self) -> Self:
         return type(self)([source.absent_as_missing() for source in self.sources])
+
+    def in_order(self, names: Sequence[str]) -> JoinedSource:
+        return type(self)(
+            [source if source.feature_names is None else source.in_order(names) for source in self.sources]
+        )
 
     def row_blocks(self, record: int) -> Sequence[range] | None:
         number, inner = self._parts[record]
@@ -141,6 +149,27 @@ class JoinedSource(MatrixSource):
 
 def _shifted(rows: range, start: int) -> range:
     return range(rows.start + start, rows.stop + start)
+
+
+def _by_name(source: MatrixSource, first: MatrixSource) -> MatrixSource:
+    """Return a source with its features in the order of the first; without names, the order is all there is."""
+    names, needed = source.feature_names, first.feature_names
+    if names is None or needed is None or list(names) == list(needed):
+        return source
+    _check_names(source, first)
+    _check_names(first, source)
+    return source.in_order(needed)
+
+
+def _check_names(source: MatrixSource, other: MatrixSource) -> None:
+    """Refuse a source that lacks a feature of another."""
+    known = set(source.feature_names or ())
+    lacking = next((name for name in other.feature_names or () if name not in known), None)
+    if lacking is not None:
+        raise DataError(
+            f"{source.record_name(0)} has no feature {lacking!r}, which {other.record_name(0)} has: matrices that are "
+            "read as one need the same features; choose those of all, as in open_source(files, columns=[...])"
+        )
 
 
 def _check_alike(source: MatrixSource, first: MatrixSource) -> None:

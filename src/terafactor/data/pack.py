@@ -47,6 +47,11 @@ Progress = Callable[[int], None]
 
 DTYPES = ("float32", "float64", "int16")
 
+NO_MISSING_VALUES = (
+    "a packed store holds no missing values: drop such rows or columns, fill them in, or learn from the matrix as it "
+    "is, with missing='nan'"
+)
+
 VALUES_AT_ONCE = 2**23
 """Numbers that a thread reads together, at the most, where the blocks of the source are higher than ours."""
 
@@ -228,7 +233,8 @@ class _Packer:
         most = min(max(map(len, together or ()), default=0), VALUES_AT_ONCE // self.layout.n_features)
         at_once = height * max(1, most // height)
         for start in range(rows.start, rows.stop, at_once):
-            values = read_finite(self.source, np.arange(start, min(start + at_once, rows.stop)))
+            chosen = np.arange(start, min(start + at_once, rows.stop))
+            values = read_finite(self.source, chosen, about_nan=NO_MISSING_VALUES)
             for first in range(0, len(values), height):
                 yield values[first : first + height]
 

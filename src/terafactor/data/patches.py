@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from terafactor._typing import Array, Indices
-from terafactor.data.source import MatrixSource, check_finite, check_indices
+from terafactor.data.source import MUST_BE_FINITE, MatrixSource, check_finite, check_indices
 from terafactor.errors import DataError
 
 
@@ -101,7 +101,7 @@ def _as_image(image: Array, dtype: type[np.floating]) -> Array:
             f"got {array.dtype} of shape {np.shape(image)}"
         )
     array = np.ascontiguousarray(array, dtype=dtype)
-    check_finite(array.reshape(len(array), -1))
+    check_finite(array.reshape(len(array), -1), about_nan=MUST_BE_FINITE)
     return array
 
 

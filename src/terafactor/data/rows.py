@@ -34,6 +34,7 @@ class SelectedRows(MatrixSource):
         self.holds_nan = base.holds_nan
         self.stored_share = base.stored_share
         self.geometry = base.geometry
+        self.feature_names = base.feature_names
         ends = [0, *(int(np.searchsorted(self.rows, record.stop)) for record in base.records)]
         pairs = [range(start, stop) for start, stop in itertools.pairwise(ends)]
         self._kept = [number for number, rows in enumerate(pairs) if rows]

@@ -13,7 +13,13 @@ import numpy as np
 from terafactor._typing import Array, Indices
 from terafactor.errors import DataError, DataTypeError
 
-MUST_BE_FINITE = "every entry must be finite: drop such rows or columns, fill them in, or say missing='nan'"
+MUST_BE_FINITE = "every entry must be finite: drop such rows or columns, or fill them in"
+"""The way out of an infinity, which is never a missing value, and of NaN where nothing can be missing."""
+
+MAY_BE_MISSING = (
+    "every entry must be finite: drop such rows or columns, fill them in, or use an estimator with missing='nan'"
+)
+"""The way out of NaN where an estimator may take it for a missing value."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,9 @@ class MatrixSource(ABC):
     geometry: tuple[int, ...] | None = None
     """Shape of a row as a picture, for those who draw atoms."""
 
+    feature_names: Sequence[str] | None = None
+    """Name of each feature, such as the columns of a table; None where there are none."""
+
     @property
     def is_sparse(self) -> bool:
         """Whether so few entries are stored that work on these alone is faster than on whole rows."""
@@ -111,6 +120,13 @@ class MatrixSource(ABC):
             "mark missing entries of a dense one with NaN and say missing='nan'"
         )
 
+    def in_order(self, names: Sequence[str]) -> MatrixSource:
+        """Return the matrix with its features in the order of these ``names``, which are its own; tables can."""
+        raise DataError(
+            f"{self.record_name(0)} has its features in another order, from {(self.feature_names or [''])[0]!r} on, "
+            f"where {names[0]!r} is needed first: bring its columns into the same order"
+        )
+
     def read_stored(self, rows: Indices) -> Any:
         """Return whole rows as a ``scipy.sparse.csr_array`` in canonical format (b, p); sparse sources have such."""
         raise DataTypeError(f"{self.record_name(0)} is dense: none of its zeros can be left out")
@@ -126,13 +142,19 @@ def check_indices(indices: Indices, bound: int, what: str) -> None:
         raise IndexError(f"{what} must be between 0 and {bound - 1}, got {indices.min()} to {indices.max()}")
 
 
-def check_finite(values: Array, name: str = "X", *, allow_nan: bool = False, rows_at_once: int = 64) -> None:
-    """Raise an error that names row and column of the first NaN or infinity in ``values`` (n, p)."""
+def check_finite(
+    values: Array, name: str = "X", *, allow_nan: bool = False, about_nan: str = MAY_BE_MISSING, rows_at_once: int = 64
+) -> None:
+    """Raise an error that names row and column of the first NaN or infinity in ``values`` (n, p).
+
+    allow_nan: whether NaN may stand for missing values. about_nan: the way out that the error tells, if it may not.
+    """
     for start in range(0, len(values), rows_at_once):
         found = first_not_finite(values[start : start + rows_at_once], allow_nan)
         if found is not None:
             row, column, value = found
-            raise DataError(f"{name} contains {value} at row {start + row}, column {column}; {MUST_BE_FINITE}")
+            advice = _way_out(value, about_nan)
+            raise DataError(f"{name} contains {value} at row {start + row}, column {column}; {advice}")
 
 
 def is_checked(source: MatrixSource, allow_nan: bool) -> bool:
@@ -149,11 +171,16 @@ def read_stored_finite(source: MatrixSource, rows: Indices) -> Any:
 
 
 def read_finite(
-    source: MatrixSource, rows: Indices, columns: Indices | None = None, *, allow_nan: bool = False
+    source: MatrixSource,
+    rows: Indices,
+    columns: Indices | None = None,
+    *,
+    allow_nan: bool = False,
+    about_nan: str = MAY_BE_MISSING,
 ) -> Array:
     """Read from a source, and refuse NaN and infinity, which those in memory did when they were made.
 
-    allow_nan: whether NaN may stand for missing values.
+    allow_nan, about_nan: as in :func:`check_finite`.
     """
     values = source.read(rows, columns)
     found = None if is_checked(source, allow_nan) else first_not_finite(values, allow_nan)
@@ -164,8 +191,12 @@ def read_finite(
     feature = column if columns is None else int(columns[column])
     raise DataError(
         f"{source.record_name(number)} contains {value} at row {row - source.records[number].start}, "
-        f"feature {feature}; {MUST_BE_FINITE}"
+        f"feature {feature}; {_way_out(value, about_nan)}"
     )
+
+
+def _way_out(value: str, about_nan: str) -> str:
+    return about_nan if value == "NaN" else MUST_BE_FINITE
 
 
 def first_not_finite(values: Array, allow_nan: bool = False) -> tuple[int, int, str] | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,9 @@ NUMBERS = {
 
 ARROW_SUFFIXES = (".arrow", ".feather", ".ipc")
 
+INDEX = re.compile(r"__index_level_\d+__")
+"""What pandas calls the column of an index without a name."""
+
 
 class TableSource(BoxSource):
     """A Parquet or Arrow file, each column a feature; only the columns asked for are read.
@@ -35,7 +40,7 @@ class TableSource(BoxSource):
     ----------
     path : Path
     columns : sequence of str, optional
-        Which columns, in this order; by default all of them.
+        Which columns, in this order; by default all of them but the index of a pandas frame.
     """
 
     def __init__(self, path: Path, columns: Sequence[str] | None = None) -> None:
@@ -45,12 +50,18 @@ class TableSource(BoxSource):
             self._table = (polars.scan_ipc if path.name.endswith(ARROW_SUFFIXES) else polars.scan_parquet)(path)
             schema = self._table.collect_schema()
             n_rows = self._table.select(polars.len()).collect().item()
+            index = _stored_index(polars, path)
         except (polars.exceptions.PolarsError, OSError) as error:
             raise DataError(f"{path} cannot be read as a table: {error}") from error
-        self.columns = _check_columns(schema, columns, self.name)
+        self.columns = _check_columns(schema, columns, self.name, index)
         self.shape = check_matrix((n_rows, len(self.columns)), self.name)
         self.dtype = _common_dtype([schema[column] for column in self.columns], self.name)
         self.chunk = (ROWS_TOGETHER, 1)
+        self.feature_names = self.columns
+        self._path = path
+
+    def in_order(self, names: Sequence[str]) -> MatrixSource:
+        return type(self)(self._path, names)
 
     def box(self, rows: slice, columns: slice) -> Array:
         part = self._table.slice(rows.start, rows.stop - rows.start).select(self.columns[columns])
@@ -66,17 +77,36 @@ def open_table(path: Path, inside: str | None = None, *, columns: Sequence[str] 
 def open_frame(frame: Any, *, columns: Sequence[str] | None = None) -> MatrixSource:
     """Return the columns of a data frame or table in memory as features; missing entries are refused."""
     polars = require("polars", extra="tables", purpose=f"reading a {type(frame).__name__}")
-    name = f"the {type(frame).__name__}"
+    name, index = f"the {type(frame).__name__}", frozenset[str]()
     if is_a(frame, "pyarrow", "Table"):
+        index = _index_columns(frame.schema.pandas_metadata or {})
         frame = polars.from_arrow(frame)
     frame = frame.lazy().collect() if is_a(frame, "polars", "DataFrame", "LazyFrame") else polars.from_pandas(frame)
-    chosen = _check_columns(frame.schema, columns, name)
+    chosen = _check_columns(frame.schema, columns, name, index)
     dtype = _common_dtype([frame.schema[column] for column in chosen], name)
-    return ArraySource(np.ascontiguousarray(frame.select(chosen).to_numpy(), dtype), name)
+    source = ArraySource(np.ascontiguousarray(frame.select(chosen).to_numpy(), dtype), name)
+    source.feature_names = chosen
+    return source
 
 
-def _check_columns(schema: Any, columns: Sequence[str] | None, name: str) -> list[str]:
-    chosen = list(schema) if columns is None else list(columns)
+def _stored_index(polars: Any, path: Path) -> frozenset[str]:
+    """Return the columns of a file that hold the index of a pandas frame; an Arrow file tells by their names only."""
+    if path.name.endswith(ARROW_SUFFIXES) or not hasattr(polars, "read_parquet_metadata"):  # older versions
+        return frozenset()
+    return _index_columns(json.loads(polars.read_parquet_metadata(path).get("pandas", "{}")))
+
+
+def _index_columns(pandas_metadata: Mapping[str, Any]) -> frozenset[str]:
+    """Return the columns that pandas says are its index; one that just counts the rows is not stored as a column."""
+    return frozenset(column for column in pandas_metadata.get("index_columns", ()) if isinstance(column, str))
+
+
+def _check_columns(
+    schema: Any, columns: Sequence[str] | None, name: str, index: Collection[str] = frozenset()
+) -> list[str]:
+    """Return the columns chosen, by default all but an index, or say which is missing or holds no numbers."""
+    features = [column for column in schema if column not in index and not INDEX.fullmatch(column)]
+    chosen = features if columns is None else list(columns)
     missing = [column for column in chosen if column not in schema]
     if missing:
         raise DataError(f"{name} has no column {missing[0]!r}; it has {', '.join(list(schema)[:20])}")

@@ -23,6 +23,7 @@ from terafactor.data.masks import masks_of
 from terafactor.data.open import must_be_opened
 from terafactor.data.output import open_matrix
 from terafactor.errors import DataError, DataTypeError, ParameterError
+from terafactor.estimators.output import hand_back_files
 from terafactor.estimators.training import DictionaryTraining
 from terafactor.problem import ElasticNet, NormBall
 from terafactor.report import Reporting
@@ -37,6 +38,7 @@ DTYPES = [np.float64, np.float32]
 """What is kept as it is; anything else numeric becomes float64."""
 
 
+@hand_back_files
 class MaskedDictionaryLearning(
     DictionaryTraining, Reporting, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
@@ -114,7 +116,7 @@ class MaskedDictionaryLearning(
         Samples in which each feature was used.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
-        Only when X had string column names.
+        Only when X had string column names, such as those of a frame or a Parquet file.
 
     Examples
     --------
@@ -256,7 +258,7 @@ class MaskedDictionaryLearning(
         X : array-like of shape (n_samples, n_features), MatrixSource, or anything else that open_source takes
         out : path, optional
             A new ``.npy`` file or ``.zarr`` array to write them to as they are computed. What is returned then stays on
-            the disk: a read-only memory map, or the Zarr array.
+            the disk, whatever ``set_output`` says: a read-only memory map, or the Zarr array.
         """
         check_is_fitted(self, "components_")
         source = self._source(X, reset=False)
@@ -325,11 +327,9 @@ class MaskedDictionaryLearning(
         if must_be_opened(X):
             X = open_source(X)
             if reset:
-                self.n_features_in_ = X.shape[1]
-                if hasattr(self, "feature_names_in_"):
-                    del self.feature_names_in_
-            elif X.shape[1] != self.n_features_in_:
-                raise DataError(f"X has {X.shape[1]} features, but the model was fitted with {self.n_features_in_}")
+                self._take_features(X)
+            else:
+                self._check_features(X, name)
             return X.absent_as_missing() if self.missing == "absent" else X
         X = self._fill_masked(X, name)
         array = validate_data(
@@ -345,6 +345,31 @@ class MaskedDictionaryLearning(
                 "mark missing entries of a dense one with NaN and say missing='nan'"
             )
         return ArraySource(array, name, allow_nan=allow_nan)
+
+    def _take_features(self, source: MatrixSource) -> None:
+        """Set number and names of features, as ``validate_data`` does from an array or a frame."""
+        self.n_features_in_ = source.shape[1]
+        if source.feature_names is not None:
+            self.feature_names_in_ = np.array(source.feature_names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    def _check_features(self, source: MatrixSource, name: str) -> None:
+        """Refuse a source whose features are not those of the model; one without names can be of any."""
+        if source.shape[1] != self.n_features_in_:
+            raise DataError(
+                f"{name} has {source.shape[1]} features, but the model was fitted with {self.n_features_in_}"
+            )
+        needed = getattr(self, "feature_names_in_", None)
+        if source.feature_names is None or needed is None:
+            return
+        pairs = enumerate(zip(source.feature_names, needed, strict=True))
+        difference = next((f"feature {at} is {got!r}, not {want!r}" for at, (got, want) in pairs if got != want), None)
+        if difference is not None:
+            raise DataError(
+                f"The feature names of {name} should match those that were passed during fit, in the same order: "
+                f"{difference}; choose them by name, as in open_source(table, columns=estimator.feature_names_in_)"
+            )
 
     def _rows_to_show(self, X: Any) -> MatrixSource:
         return self._source(X, reset=False)

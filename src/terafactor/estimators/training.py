@@ -14,13 +14,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from terafactor import solver
+from terafactor._checks import check_callbacks, check_flag
 from terafactor._random import resolve_seed
 from terafactor._threads import resolve_threads
 from terafactor._typing import Array
 from terafactor.data import MatrixSource
 from terafactor.data.fingerprint import fingerprint
 from terafactor.data.masks import masks_of
-from terafactor.data.source import check_finite
+from terafactor.data.source import MUST_BE_FINITE, check_finite
 from terafactor.errors import DataError, ParameterError, RunInterruptedError
 from terafactor.estimators.auto_reduction import (
     ReductionTrial,
@@ -86,13 +87,14 @@ class DictionaryTraining(ModelFileMixin):
     def _problem(self) -> Problem:
         return Problem(
             alpha=self.alpha,
-            penalty=resolve_penalty(self.penalty, positive=self.positive_code),
-            constraint=resolve_constraint(self.constraint, positive=self.positive_dict),
+            penalty=resolve_penalty(self.penalty, positive=check_flag("positive_code", self.positive_code)),
+            constraint=resolve_constraint(self.constraint, positive=check_flag("positive_dict", self.positive_dict)),
         )
 
     def _options(self, source: MatrixSource, **changes: Any) -> SolverOptions:
         if self.missing not in (None, "nan", "absent"):
             raise ParameterError(f"missing must be None, 'nan' or 'absent', got {self.missing!r}")
+        check_callbacks(self.callbacks)
         auto: Statistics = "full" if source.in_memory else "masked"
         values: dict[str, Any] = {
             "n_components": self.n_components,
@@ -178,7 +180,7 @@ class DictionaryTraining(ModelFileMixin):
                 f"init has shape {np.shape(given)}, but n_components and the features of X need {needed}"
             )
         atoms = check_array(given, dtype=[source.dtype], input_name="init", ensure_all_finite=False)
-        check_finite(atoms, "init")
+        check_finite(atoms, "init", about_nan=MUST_BE_FINITE)
         return SurrogateState.start(problem.constraint.project(atoms), problem, masked=options.masked)
 
     def learn(

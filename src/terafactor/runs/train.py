@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from rich.console import Console
 
+from terafactor._checks import check_callbacks
 from terafactor._random import resolve_seed
 from terafactor._typing import Array
 from terafactor.errors import DataError, ParameterError, RunInterruptedError
@@ -127,7 +128,8 @@ def train(
         The run directory. It must be new, unless ``resume``.
     resume : bool
         Go on from the newest checkpoint there, to the same bits as a run that was not interrupted. Data and
-        parameters must be the same, except that n_epochs and max_time may have grown.
+        parameters must be the same, except that n_epochs and max_time may have grown; fewer passes than are done are
+        refused.
     holdout : int, float, or what the estimator takes, optional
         How much to keep aside for evaluation and never learn from: a number of rows, or a share of them; 0 for
         nothing. By default the smaller of 5 % and 2 000 rows.
@@ -148,6 +150,8 @@ def train(
     RunInterruptedError
         When a signal asked it to stop. A checkpoint was written.
     """
+    for given in (getattr(estimator, "callbacks", ()), callbacks):
+        check_callbacks(given)
     run = RunDirectory(directory)
     policy = checkpoints or CheckpointPolicy()
     with run.locked(), run.logging():
@@ -235,6 +239,7 @@ class _Training:
     ) -> None:
         self.run_directory = run
         self.estimator = estimator
+        self.settings = settings
         self.seed = int(settings["seed"])
         self.fingerprint = settings["data"].get("fingerprint")
         self.data, held_out, _ = estimator.hold_out(data, settings.get("holdout", 0), self.seed)
@@ -256,16 +261,29 @@ class _Training:
     def run(self, callbacks: Sequence[Callback], console: Console | None) -> None:
         """Learn, and leave model, metrics and log in order."""
         self.recorder.audience = [*getattr(self.estimator, "callbacks", ()), *callbacks]
+        ours: list[Callback] = [self.recorder, self.checkpointer, self.presenter, self.signals]
         view = LiveView(self.recorder, self.checkpointer, self.row_bytes, console)
         with self.signals, contextlib.closing(view):
             self.estimator.learn(
                 self.data,
                 seed=self.seed,
-                callbacks=[self.recorder, self.checkpointer, self.presenter, self.signals, *callbacks, view],
+                callbacks=[self._check_goal, *ours, *callbacks, view],
                 start=self.start,
                 elapsed=self._elapsed(),
             )
         self._finish()
+
+    def _check_goal(self, snapshot: Snapshot) -> None:
+        """Refuse to resume to fewer passes than are done, which only the loop can tell, and put n_epochs back."""
+        if snapshot.batches_done > snapshot.batches_to_do:
+            self.run_directory.write_config(self.settings)
+            done, asked = (
+                batches / snapshot.batches_per_epoch for batches in (snapshot.batches_done, snapshot.batches_to_do)
+            )
+            raise ParameterError(
+                f"{self.run_directory.path} is at {done:.6g} passes already, n_epochs asks for {asked:.6g}, and "
+                "nothing was changed: ask for more, or load an earlier checkpoint"
+            )
 
     def _take_up(self, found: tuple[Path, Artifact] | None) -> Position | None:
         """Return the position of a checkpoint, and take up the metrics where it left them."""

@@ -30,6 +30,7 @@ class CountingSource(MatrixSource):
         self.holds_nan = source.holds_nan
         self.stored_share = source.stored_share
         self.geometry = source.geometry
+        self.feature_names = source.feature_names
         self.n_reads = 0
         self.n_values = 0
 
