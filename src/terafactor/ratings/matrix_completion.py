@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
+from terafactor._checks import check_callbacks
 from terafactor._random import resolve_seed
 from terafactor._threads import Executor
 from terafactor.errors import DataError, ParameterError
@@ -174,6 +175,7 @@ class MatrixCompletion(Storing):
         validation : the same, optional
             Ratings on which ``history_`` records the RMSE.
         """
+        check_callbacks(self.callbacks)
         table = self.open_data(X)
         seed = resolve_seed(self.random_state)
         held_out = None if validation is None else HeldOut(table, _numbered(self._open(validation), table))
