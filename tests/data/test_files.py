@@ -374,3 +374,17 @@ def test_dask_arrays_of_unknown_length_are_refused():
     array = dask_array.from_array(values(), chunks=(8, 6))
     with pytest.raises(DataError, match="compute_chunk_sizes"):
         open_source(array[array[:, 0] > 0])
+
+
+def test_variables_of_annotated_data_are_told_by_name(tmp_path):
+    anndata, pandas = pytest.importorskip("anndata"), pytest.importorskip("pandas")
+    data = anndata.AnnData(values(np.float32))
+    data.var_names = pandas.Index([f"gene {number}" for number in range(data.n_vars)])
+    data.raw = data
+    data.write_h5ad(tmp_path / "one.h5ad")
+    data[:, ::-1].copy().write_h5ad(tmp_path / "other.h5ad")
+    for source in (open_source(data), open_source(tmp_path / "one.h5ad"), open_source(f"{tmp_path}/one.h5ad::raw/X")):
+        assert source.feature_names == list(data.var_names)
+    assert open_source([tmp_path / "one.h5ad"] * 2).feature_names == list(data.var_names)
+    with pytest.raises(DataError, match=r"other.h5ad::X has its features in another order, from 'gene \d+' on"):
+        open_source([tmp_path / "one.h5ad", tmp_path / "other.h5ad"])

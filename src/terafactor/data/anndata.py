@@ -95,14 +95,29 @@ def open_h5ad(path: Path, inside: str | None = None) -> MatrixSource:
         raise DataError(f"{path} is no HDF5 file, which every .h5ad file is")
     with opened(h5py, path) as file:
         sparse = isinstance(file.get(name), h5py.Group)
-    return SparseHDF5Source(path, name) if sparse else HDF5Source(path, name, extra="anndata")
+        names = _variable_names(file["raw" if name.startswith("raw/") else "/"])
+    source = SparseHDF5Source(path, name) if sparse else HDF5Source(path, name, extra="anndata")
+    source.feature_names = names if names is not None and len(names) == source.shape[1] else None
+    return source
 
 
 def open_anndata(data: Any) -> MatrixSource:
     """Return X of an AnnData object, from its file when it is backed by one."""
     if data.isbacked:
         return open_h5ad(Path(data.filename))
-    return open_array(data.X) if isinstance(data.X, np.ndarray) else open_sparse(data.X, "X of the AnnData object")
+    dense = isinstance(data.X, np.ndarray)
+    source = open_array(data.X) if dense else open_sparse(data.X, "X of the AnnData object")
+    source.feature_names = data.var_names.astype(str).tolist()
+    return source
+
+
+def _variable_names(group: Any) -> list[str] | None:
+    """Return the names of the variables, which columns of every matrix of the group stand for; None if it has none."""
+    try:
+        variables = group["var"]
+        return list(variables[variables.attrs["_index"]].asstr()[:])
+    except (KeyError, AttributeError, TypeError):
+        return None
 
 
 def _check_group(group: Any, name: str) -> None:
