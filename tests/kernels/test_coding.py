@@ -58,8 +58,7 @@ def test_is_optimal_where_atoms_resemble_each_other(penalty, alpha, spread, capl
     atoms = np.tile(atoms, (4, 1)) + spread * np.random.default_rng(1).standard_normal((16, 60))
     with caplog.at_level("INFO"):
         codes = encode(Problem(alpha, penalty), values, atoms)
-    # Violations are those met before an update, and the updates after it touch much of the same.
-    assert worst_violation(values, atoms, codes, alpha, penalty) <= 2e-4
+    assert worst_violation(values, atoms, codes, alpha, penalty) <= 1.01e-4
     assert not caplog.records
 
 

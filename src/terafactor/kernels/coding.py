@@ -18,7 +18,7 @@ SINGULAR = 1e-12
 ALIKE = 1e-3
 """Ratio of squared pivots below which atoms resemble each other too much to tell the signs of their codes."""
 
-PATIENCE = 20
+PATIENCE = 64
 """Passes of coordinate descent after which the nonzero codes are solved for at once."""
 
 SHARE = 4
@@ -88,6 +88,15 @@ def kkt_violation(code, slope, l1, positive):
     if positive:
         return max(slope - l1, 0.0)
     return max(abs(slope) - l1, 0.0)
+
+
+@jit
+def worst_violation(gradient, code, l1, l2, positive):
+    """Return the largest violation of the optimality conditions. gradient (k,), ``x D' - a D D'``; code (k,)."""
+    worst = 0.0
+    for j in range(len(code)):
+        worst = max(worst, kkt_violation(code[j], gradient[j] - l2 * code[j], l1, positive))
+    return worst
 
 
 @jit
@@ -191,7 +200,7 @@ def descend_row(gram, correlations, l1, l2, positive, tolerance, max_passes, cod
             only_active = True
         elif only_active:
             only_active = False
-        else:
+        elif worst_violation(gradient, code, l1, l2, positive) <= allowed:  # updates after it may have raised one
             return False
         waited += 1
         n_active = np.count_nonzero(code)

@@ -23,6 +23,9 @@ logger = logging.getLogger(__name__)
 MANY_PRODUCTS = 2**18
 """Rows times squared number of atoms above which coordinate descent is spread over threads."""
 
+FEW_PRODUCTS = 2**13
+"""Rows times squared number of atoms up to which coordinate descent from zero is as fast as to look for a start."""
+
 WEAK_PENALTY = 0.2
 """Share of the mean absolute correlation up to which an l1 term leaves most codes nonzero."""
 
@@ -103,7 +106,9 @@ class Problem:
         l1, l2 = strength * self.penalty.l1_ratio, strength * (1 - self.penalty.l1_ratio)
         if l1 == 0 and not self.penalty.positive:
             return ridge_codes(gram, correlations, l2)
-        dense = not self.penalty.positive and l1 <= WEAK_PENALTY * np.abs(correlations).mean()
+        n_products = correlations.size * len(gram)
+        weak = n_products > FEW_PRODUCTS and l1 <= WEAK_PENALTY * np.abs(correlations).mean()
+        dense = weak and not self.penalty.positive
         codes = dense_start(gram, correlations, l1, l2) if dense else np.zeros(correlations.shape)
         unfinished = np.zeros(len(codes), np.bool_)
 
@@ -114,7 +119,7 @@ class Problem:
             )  # fmt: skip
 
         # Handing a few short rows to another thread takes longer than coding them.
-        executor.split(code, len(codes)) if codes.size * len(gram) > MANY_PRODUCTS else code(0, len(codes))
+        executor.split(code, len(codes)) if n_products > MANY_PRODUCTS else code(0, len(codes))
         self._report(unfinished)
         return codes
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
@@ -26,12 +25,12 @@ MISSING = ("None", "nan", "<NA>", "NaT")
 
 
 class Ids:
-    """Distinct ids, integers or text; their numbers are 0, 1, ...
+    """Distinct ids of any type that can be compared for equality; their numbers are 0, 1, ...
 
     Parameters
     ----------
     values : ndarray of shape (n,)
-        The ids, in the order of their numbers: int64 (uint64 where one is 2**63 or more) or text.
+        The ids, in the order of their numbers: int64 (uint64 where one is 2**63 or more), text, or objects.
     """
 
     def __init__(self, values: Array) -> None:
@@ -44,12 +43,14 @@ class Ids:
 
     @classmethod
     def of(cls, ids: Any) -> tuple[Ids, Array]:
-        """Return the distinct ids of a sequence in ascending order, and the numbers (n,) int32."""
-        array = _of_one_kind(as_ids(ids))
+        """Return the distinct ids of a sequence, in ascending order where they have one, and the numbers (n,) int32."""
+        array = as_ids(ids)
         if array.dtype.kind in "iu" and len(array):
             low, high = array.min(), array.max()
             if int(high) - int(low) < COMPACT * len(array) + 1024:
                 return cls._by_counting(array, low, int(high) - int(low) + 1)
+        if array.dtype == object:
+            return cls._by_hashing(array)
         values, numbers = np.unique(array, return_inverse=True)
         return cls(values), numbers.astype(np.int32)
 
@@ -65,15 +66,22 @@ class Ids:
         number_keys(array, low, numbers, out)
         return cls(values), out
 
+    @classmethod
+    def _by_hashing(cls, array: Array) -> tuple[Ids, Array]:
+        known: dict[Any, int] = {}
+        numbers = np.array([known.setdefault(value, len(known)) for value in array.tolist()], np.int32)
+        return cls(_objects(list(known))), numbers
+
     def take(self, numbers: Indices) -> Array:
-        """Return the ids of numbers (any shape); that of -1 is -1 among integers, "" among text."""
-        nobody = "" if self.values.dtype.kind == "U" else np.int64(-1).astype(self.values.dtype)
+        """Return the ids of numbers (any shape); that of -1 is -1 among integers, "" among text, None among others."""
+        kind = self.values.dtype.kind
+        nobody: Any = np.int64(-1).astype(self.values.dtype) if kind in "iu" else "" if kind == "U" else None
         taken = self.values[np.maximum(numbers, 0)] if len(self) else np.empty(numbers.shape, self.values.dtype)
         taken[numbers < 0] = nobody
         return taken
 
     def find(self, ids: Any) -> Indices:
-        """Return the numbers of ids, -1 for those that are not known; integers and text may be mixed."""
+        """Return the numbers of ids, -1 for those that are not known; types may be mixed."""
         asked = as_ids(ids)
         if self.values.dtype == object or asked.dtype.kind != self.values.dtype.kind:
             return self._find_one_by_one(asked)
@@ -98,7 +106,7 @@ class Ids:
             return self, numbers
         if fresh.values.dtype.kind == self.values.dtype.kind:
             return Ids(np.concatenate([self.values, fresh.values])), numbers
-        return Ids(_of_one_kind(as_ids([*self.values.tolist(), *fresh.values.tolist()]))), numbers
+        return Ids(as_ids([*self.values.tolist(), *fresh.values.tolist()])), numbers
 
     def position(self) -> Position:
         """Return them as what a file holds: integers as an array, text as its bytes and where each ends."""
@@ -110,6 +118,12 @@ class Ids:
                 )
             return Position({}, {"integers": self.values.astype(np.int64)})
         texts = self.values.tolist()
+        if not all(isinstance(text, str) for text in texts):
+            kinds = ", ".join(sorted({type(text).__name__ for text in texts}))
+            raise DataError(
+                f"a model file can hold ids that are integers below 2**63 or text, not {kinds}: "
+                "turn ids into text before fit, as with astype(str)"
+            )
         parts = [text.encode() for text in texts]
         ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
         return Position({}, {"text": np.frombuffer(b"".join(parts), np.uint8).copy(), "ends": ends})
@@ -128,68 +142,42 @@ class Ids:
 
 
 def as_ids(ids: Any) -> Array:
-    """Return ids as an array (n,): int64 or uint64, text, or objects where some are integers and some text.
+    """Return ids as an array (n,): int64 or uint64, text, or objects of any other type, or of several.
 
-    An array of whole numbers with a point counts as integers.
+    Whole numbers with a point in an array count as integers, which a table of floats had them for.
     """
     if isinstance(ids, list | tuple):  # NumPy would turn 1 beside "a" into text, and beside 2**63 into a float
         return _from_objects(list(ids))
     array = np.asarray(ids.to_numpy() if hasattr(ids, "to_numpy") else ids)
     if array.ndim != 1:
-        raise DataError(f"ids must be a sequence of integers or text, got shape {array.shape}")
+        raise DataError(f"ids must be a sequence, got shape {array.shape}")
     if array.dtype.kind == "U" or array.dtype == np.int64:
         return array
     if array.dtype.kind in "iu":
         return array if len(array) and int(array.max()) >= LIMIT else array.astype(np.int64)
-    if array.dtype == object or not len(array):
-        return _from_objects(array.tolist())
-    if array.dtype.kind == "f" and np.all(array == np.rint(array)) and np.abs(array).max() < EXACT:
-        return array.astype(np.int64)  # what is left of integers in a table of floats
-    raise _refused(array, str(array.dtype))
+    if array.dtype.kind == "f" and len(array) and np.all(array == np.rint(array)) and np.abs(array).max() < EXACT:
+        return array.astype(np.int64)
+    return _from_objects(list(array) if array.dtype.kind == "M" else array.tolist())
 
 
 def _from_objects(values: list[Any]) -> Array:
-    """Return integers and text among Python objects as an array, or say which one is neither."""
+    """Return Python objects as an array: integers and text as such, dates as those of Python, others as they are."""
     kinds = {str if issubclass(kind, str) else int if _is_integer(kind) else kind for kind in set(map(type, values))}
-    if not kinds <= {int, str}:
-        raise _refused(values)
     if kinds == {str}:
         return np.array(values, dtype=np.str_)
-    array = np.empty(len(values), object)
-    array[:] = values
-    return array if str in kinds else array.astype(_integer_type(values))
+    if kinds <= {int}:
+        low, high = (int(min(values)), int(max(values))) if values else (0, 0)
+        fitting = [kind for kind in (np.int64, np.uint64) if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max]
+        return _objects(values).astype(fitting[0]) if fitting else _objects(values)
+    for place, value in enumerate(values):
+        if not isinstance(value, str) and str(value) in MISSING:
+            raise DataError(f"id number {place} is missing ({value!s}): every rating needs a user and an item")
+    return _objects([v.astype("M8[us]").item() if isinstance(v, np.datetime64) else v for v in values])
 
 
-def _integer_type(values: list[Any]) -> type:
-    low, high = (int(min(values)), int(max(values))) if values else (0, 0)
-    if low >= -LIMIT and high < LIMIT:
-        return np.int64
-    if low >= 0 and high < 2 * LIMIT:
-        return np.uint64
-    raise DataError(f"ids go from {low} to {high}, which no integer of 64 bits holds: turn them into text")
+def _objects(values: list[Any]) -> Array:
+    return np.fromiter(values, object, len(values))
 
 
 def _is_integer(kind: type) -> bool:
     return issubclass(kind, Integral) and not issubclass(kind, bool)
-
-
-def _refused(values: Sequence[Any] | Array, kind: str | None = None) -> DataError:
-    """Return what is wrong with the first id that is neither an integer nor text."""
-    others = {n: value for n, value in enumerate(values) if not isinstance(value, str) and not _is_integer(type(value))}
-    missing = next((n for n, value in others.items() if str(value) in MISSING), None)
-    if missing is not None:
-        return DataError(f"id number {missing} is missing ({others[missing]!s}): every rating needs a user and an item")
-    place, value = next(iter(others.items()))
-    return DataError(
-        f"ids must be integers or text, and id number {place} is {value!s} of type {kind or type(value).__name__}: "
-        "turn them into text, as with astype(str), or into integers with astype(int) where they are whole numbers"
-    )
-
-
-def _of_one_kind(array: Array) -> Array:
-    """Return ids that are all integers or all text, and refuse others: "7" and 7 would be two in one model."""
-    if array.dtype != object:
-        return array
-    number = next(value for value in array if not isinstance(value, str))
-    text = next(value for value in array if isinstance(value, str))
-    raise DataError(f"ids must be all integers or all text, got {number!r} and {text!r}: turn all into text")
