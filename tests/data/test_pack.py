@@ -82,7 +82,7 @@ class NotInMemory(CountingSource):
         source = ArraySource(np.zeros_like(array))
         source.array = array
         super().__init__(source)
-        self.in_memory = False
+        self.in_memory = self.checked = False
 
 
 def test_integers_are_within_half_a_step_and_the_error_is_told(tmp_path, records_of):

@@ -167,8 +167,41 @@ def test_each_feature_is_seen_once_every_r_visits_of_a_record(tmp_path, reductio
         assert len(masks) == 2 * length
         for cycle in (masks[:length], masks[length:]):
             np.testing.assert_array_equal(np.sort(np.concatenate(cycle)), np.arange(N_FEATURES))
-        assert not np.array_equal(masks[0], masks[length])
-        assert all(np.all(np.diff(mask) > 0) for mask in masks)
+        assert not np.array_equal(np.sort(masks[0]), np.sort(masks[length]))
+        place = np.argsort(source.tiles(record).order)
+        for mask in masks:  # as stored, around the end at most once
+            steps = np.diff(place[mask])
+            assert np.all((steps == 1) | (steps == 1 - N_FEATURES))
+
+
+def test_records_with_one_order_share_a_cycle(tmp_path):
+    records = [values(BLOCK) for _ in range(16 * 5)]
+    pack(JoinedSource([ArraySource(rows) for rows in records]), tmp_path / "store", block_rows=BLOCK)
+    source = open_source(tmp_path / "store")
+    stream = BatchStream(source, BLOCK, RunMasks(source, 5, 3), 3, whole_rows=False)
+    batches = list(stream.batches(0, 2 * stream.batches_per_epoch))
+    for order in (0, 5, 15):
+        rows = [row for record in range(order, 80, 16) for row in source.records[record]]
+        seen = [batch.columns for batch in batches if batch.rows[0] in rows]
+        assert len(seen) == 10
+        for cycle in (seen[:5], seen[5:]):
+            np.testing.assert_array_equal(np.sort(np.concatenate(cycle)), np.arange(N_FEATURES))
+
+
+@pytest.mark.parametrize(("reduction", "n_visits"), [(1, 3), (5, 1), (5, 4), (3, 100)])
+def test_epochs_until_every_feature_was_visited(shared, reduction, n_visits):
+    source = open_source(shared[0])
+    stream = BatchStream(source, BLOCK, masks_of(source, reduction, 0), 0, whole_rows=False)
+    n_epochs = stream.epochs_until(n_visits)
+
+    def fewest(n_epochs):
+        counts = np.zeros(N_FEATURES, int)
+        for batch in stream.batches(0, n_epochs * stream.batches_per_epoch):
+            counts[slice(None) if batch.columns is None else batch.columns] += 1
+        return counts.min()
+
+    assert fewest(n_epochs) >= n_visits
+    assert n_epochs == 1 or fewest(n_epochs - 1) < n_visits
 
 
 def test_visits_go_on_counting_in_the_next_epoch(shared):

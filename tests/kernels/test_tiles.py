@@ -1,23 +1,53 @@
 import numpy as np
+import pytest
 
-from terafactor.kernels.tiles import cut_into_tiles, locate, number_tiles
+from terafactor.kernels.tiles import find, locate, pick
+
+N_FEATURES, WIDTH, N_ROWS = 103, 10, 6
+DISTANCE = N_ROWS * WIDTH + 2
 
 
-def test_columns_are_found_where_tiles_were_put():
-    random = np.random.default_rng(0)
-    n_features, width, distance = 103, 10, 12
-    order = random.permutation(n_features).astype(np.int32)
-    tile, inside = np.empty((2, n_features), np.int32)
-    cut_into_tiles(order, width, tile, inside)
-    np.testing.assert_array_equal(tile[order] * width + inside[order], np.arange(n_features))
-    for count in (1, 7, n_features):
-        columns = random.permutation(n_features)[:count]
-        chosen, places = np.empty(11, np.int64), np.empty(count, np.int64)
-        found = locate(columns, tile, inside, distance, chosen, places)
-        assert found == number_tiles(columns, tile, np.empty(11, np.int64))
-        np.testing.assert_array_equal(chosen[:found], np.unique(tile[columns]))
-        stored = np.full((found, distance), -1)
-        for number, one in enumerate(chosen[:found]):
-            features = order[one * width : (one + 1) * width]
-            stored[number, : len(features)] = features
-        np.testing.assert_array_equal(stored.ravel()[places], columns)
+@pytest.fixture
+def order():
+    return np.random.default_rng(0).permutation(N_FEATURES).astype(np.int32)
+
+
+def chosen_columns(order):
+    """Columns one by one, all of them, and runs of the order: inside a tile, over borders, around the end."""
+    random = np.random.default_rng(1)
+    yield from (random.permutation(N_FEATURES)[:count] for count in (1, 7, N_FEATURES))
+    yield np.arange(N_FEATURES)
+    for start, stop in ((0, 103), (3, 8), (10, 20), (7, 45), (95, 120), (90, 193)):
+        yield order[np.arange(start, stop) % N_FEATURES].astype(np.int64)
+    yield np.concatenate([order[40:60], order[10:30], order[[5, 99]]]).astype(np.int64)
+    yield order[30:60][::-1].astype(np.int64)
+
+
+def test_columns_are_picked_from_where_tiles_were_put(order):
+    place = np.argsort(order).astype(np.int32)
+    rows = np.array([4, 0, 5, 1, 1])
+    matrix = np.random.default_rng(2).standard_normal((N_ROWS, N_FEATURES)).astype(np.float32)
+    for columns in chosen_columns(order):
+        chosen, places = np.empty(11, np.int64), np.empty(len(columns), np.int64)
+        found = locate(columns, order, place, WIDTH, DISTANCE, chosen, places)
+        np.testing.assert_array_equal(chosen[:found], np.unique(place[columns] // WIDTH))
+        stored = np.full((found, DISTANCE), np.nan, np.float32)
+        for number, tile in enumerate(chosen[:found]):
+            features = order[tile * WIDTH : (tile + 1) * WIDTH]
+            stored[number, : N_ROWS * WIDTH].reshape(N_ROWS, WIDTH)[:, : len(features)] = matrix[:, features]
+        out = np.empty((len(rows), len(columns)), np.float32)
+        pick(stored.ravel(), WIDTH, rows, places, out)
+        np.testing.assert_array_equal(out, matrix[np.ix_(rows, columns)])
+
+
+def test_places_and_tiles_are_found(order):
+    place = np.argsort(order).astype(np.int32)
+    for columns in chosen_columns(order):
+        at, numbers = np.empty(len(columns), np.int64), np.empty(11, np.int64)
+        found = find(columns, order, place, WIDTH, at, numbers)
+        np.testing.assert_array_equal(at, place[columns])
+        tiles = np.unique(place[columns] // WIDTH)
+        assert found == len(tiles)
+        expected = np.full(11, -1)
+        expected[tiles] = np.arange(found)
+        np.testing.assert_array_equal(numbers, expected)

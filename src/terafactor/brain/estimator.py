@@ -50,7 +50,7 @@ class BrainDictionaryLearning(AtlasTraining, AtlasReporting, TransformerMixin, B
     batch_size : int, default=40
         Volumes per step.
     n_epochs : float or None, default=None
-        Passes over the volumes; None makes as many as it takes to visit each voxel 30 times on average, at least one.
+        Passes over the volumes; None makes as many as it takes to visit each voxel at least 30 times.
     dict_init : image of maps, or None, default=None
         Maps to start from. None makes them from some volumes: principal components, turned until they are sparse.
     positive_dict : bool, default=False
@@ -170,7 +170,7 @@ class BrainDictionaryLearning(AtlasTraining, AtlasReporting, TransformerMixin, B
         """
         data = self.open_data({"images": imgs, "confounds": confounds})
         seed = resolve_seed(self.random_state)
-        learner = self._new_learner(data, self._first_maps(data, seed)).set_params(
+        learner = self._new_learner(self._n_epochs(data, seed), self._first_maps(data, seed)).set_params(
             random_state=seed, verbose=self.verbose
         )
         try:

@@ -73,6 +73,7 @@ class ImagesSource(MatrixSource):
     """
 
     in_memory = True  # whole rows are, once an image has been read
+    checked = True  # as soon as it was
     whole_records = True
 
     def __init__(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -14,7 +13,8 @@ from terafactor.brain import maps
 from terafactor.brain.initial import initial_maps
 from terafactor.brain.kinds import ImageKind, kind_named, masker_options
 from terafactor.brain.preparation import masked_images, packed_images
-from terafactor.data import MatrixSource
+from terafactor.data import BatchStream, MatrixSource
+from terafactor.data.masks import masks_of
 from terafactor.errors import ParameterError
 from terafactor.estimators import MaskedDictionaryLearning
 from terafactor.estimators.model_file import ModelFileMixin
@@ -27,7 +27,7 @@ from terafactor.solver.loop import Elapsed, Learner
 from terafactor.solver.position import Position
 
 VISITS = 30
-"""How often a feature is visited by default: below that, masked statistics are still far from full ones."""
+"""How often each feature is visited by default: below that, masked statistics are still far from full ones."""
 
 
 class AtlasTraining(ModelFileMixin):
@@ -88,15 +88,15 @@ class AtlasTraining(ModelFileMixin):
 
     def describe_data(self, data: MatrixSource) -> dict[str, Any]:
         """Return shape, dtype, number of records and fingerprint of what is learned from."""
-        return self._new_learner(data).describe_data(data)
+        return self._new_learner().describe_data(data)
 
     def hold_out(self, data: MatrixSource, amount: Any, seed: int) -> tuple[Any, Any, Any]:
         """Return volumes to learn from, volumes to evaluate on, and what tells the choice again."""
-        return self._new_learner(data).hold_out(data, amount, seed)
+        return self._new_learner().hold_out(data, amount, seed)
 
     def held_out_objective(self, held_out: MatrixSource) -> Callable[[Learner], float]:
         """Return what computes the objective of a learner on held-out volumes."""
-        return self._new_learner(held_out).held_out_objective(held_out)
+        return self._new_learner().held_out_objective(held_out)
 
     def learn(
         self,
@@ -108,7 +108,8 @@ class AtlasTraining(ModelFileMixin):
         elapsed: Elapsed | None = None,
     ) -> Self:
         """Fit to opened data: see :meth:`terafactor.runs.Trainable.learn`."""
-        self._learner = self._new_learner(data, self._first_maps(data, seed) if start is None else None)
+        first_maps = self._first_maps(data, seed) if start is None else None
+        self._learner = self._new_learner(self._n_epochs(data, seed), first_maps)
         self._learner.learn(data, seed=seed, callbacks=callbacks, start=start, elapsed=elapsed)
         self._keep(self._learner)
         return self
@@ -133,13 +134,13 @@ class AtlasTraining(ModelFileMixin):
         estimator.masker_ = estimator._kind.masker_at(brain, from_plain(brain.number("options", dict)))
         estimator.mask_img_ = estimator.masker_.mask_img_
         estimator.background_ = brain.arrays.get("background")
-        parameters = plain_parameters(estimator._new_learner(None).get_params(deep=False))
+        parameters = plain_parameters(estimator._new_learner().get_params(deep=False))
         learned = Artifact(MaskedDictionaryLearning.kind, parameters, artifact.position)
         estimator._keep(MaskedDictionaryLearning.from_artifact(learned))
         return estimator
 
-    def _new_learner(self, data: MatrixSource | None, first_maps: Array | None = None) -> MaskedDictionaryLearning:
-        """Return the numeric part, in the setting of the paper."""
+    def _new_learner(self, n_epochs: float | None = None, first_maps: Array | None = None) -> MaskedDictionaryLearning:
+        """Return the numeric part, in the setting of the paper. n_epochs: in place of None."""
         return MaskedDictionaryLearning(
             self.n_components,
             alpha=self.alpha,
@@ -148,7 +149,7 @@ class AtlasTraining(ModelFileMixin):
             positive_dict=self.positive_dict,
             reduction=self.reduction,
             batch_size=self.batch_size,
-            n_epochs=self._n_epochs(data),
+            n_epochs=(n_epochs or 1) if self.n_epochs is None else self.n_epochs,
             forgetting=self.forgetting,
             tol=self.tol,
             max_time=self.max_time,
@@ -159,16 +160,16 @@ class AtlasTraining(ModelFileMixin):
 
     def _check(self, source: MatrixSource) -> None:
         """Refuse parameters that cannot work before hours are spent on packing."""
-        learner = self._new_learner(source)
+        learner = self._new_learner()
         learner._problem()
         learner._options(source)
 
-    def _n_epochs(self, data: MatrixSource | None) -> float:
+    def _n_epochs(self, data: MatrixSource, seed: int) -> float:
+        """Return the passes to make: by default as few as visit every feature often enough."""
         if self.n_epochs is not None:
             return self.n_epochs
-        if data is None:
-            return 1
-        return max(1, math.ceil(VISITS * self.batch_size * self.reduction / data.shape[0]))
+        stream = BatchStream(data, self.batch_size, masks_of(data, self.reduction, seed), seed, whole_rows=False)
+        return stream.epochs_until(VISITS)
 
     def _problem(self) -> Problem:
         return Problem(self.alpha, ElasticNet(0.0), NormBall("l1", positive=self.positive_dict))

@@ -75,7 +75,8 @@ def fit(
     reduction: Annotated[float, typer.Option(help="Voxels per step: one part in.", rich_help_panel=SOLVER)] = 10.0,
     batch_size: Annotated[int, typer.Option(min=1, help="Volumes per step.", rich_help_panel=SOLVER)] = 40,
     epochs: Annotated[
-        float | None, typer.Option(help="Passes; by default 30 visits per voxel.", rich_help_panel=SOLVER)
+        float | None,
+        typer.Option(help="Passes; by default as many as visit each voxel 30 times.", rich_help_panel=SOLVER),
     ] = None,
     tol: Annotated[float, typer.Option(help="Stop at this relative change; 0 never.", rich_help_panel=SOLVER)] = 0.0,
     max_time: Annotated[float | None, typer.Option(help="Stop after seconds.", rich_help_panel=SOLVER)] = None,

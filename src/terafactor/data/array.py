@@ -27,6 +27,7 @@ class ArraySource(MatrixSource):
     """
 
     in_memory = True
+    checked = True
 
     def __init__(self, array: Array, name: str = "X", *, allow_nan: bool = False) -> None:
         if not (isinstance(array, np.ndarray) and array.ndim == 2 and array.size and array.dtype in DTYPES):

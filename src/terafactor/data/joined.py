@@ -49,6 +49,7 @@ class JoinedSource(MatrixSource):
         self._labels = self._distinct_labels()
         self.in_memory = all(source.in_memory for source in self.sources)
         self.whole_records = any(source.whole_records for source in self.sources)
+        self.checked = all(source.checked for source in self.sources)
         self.holds_nan = any(source.holds_nan for source in self.sources)
         self.stored_share = self._stored_share()
         self.geometry = first.geometry

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
-
-import numpy as np
 
 from terafactor._random import Purpose, generator
 from terafactor._typing import Indices
@@ -34,7 +33,10 @@ class Masks:
     """
 
     by_record: bool = False
-    """Whether each record has masks of its own, counted by visits to it."""
+    """Whether masks depend on the record, and are counted by visits to those that share them."""
+
+    shared_with: Sequence[int] | None = None
+    """Of masks by record: the first record that shares them, for each."""
 
     def __init__(self, n_features: int, reduction: float, seed: int, tiles: FeatureTiles | None = None) -> None:
         if not 1 <= reduction <= n_features:
@@ -50,9 +52,9 @@ class Masks:
         self.tiles = FeatureTiles() if few else tiles
 
     def mask(self, number: int, record: int = 0, visit: int = 0) -> Indices | None:
-        """Return the features of mask ``number`` in ascending order; None when there is nothing to leave out.
+        """Return the features of mask ``number`` as they are read best; None when there is nothing to leave out.
 
-        ``record`` and ``visit``, how often the record was visited before, are for masks that go by record.
+        ``record`` and ``visit``, how often those that share its masks were visited before, are for masks by record.
         """
         if self.cycle_length == 1:
             return None
@@ -65,9 +67,9 @@ class Masks:
 class RunMasks(Masks):
     """Masks that are runs of neighbouring tiles, for sources where a run comes in one read.
 
-    Of each record, ``ceil(reduction)`` visits in a row see every feature once: its tiles, from a random one on and
-    around the end, are cut into as many runs. The first tile is drawn anew for each cycle. This learns as well as
-    single features at random do only because records order their features differently.
+    Of records with the same order of features, ``ceil(reduction)`` visits in a row see every feature once: the tiles,
+    from a random one on and around the end, are cut into as many runs. The first tile is drawn anew for each cycle.
+    This learns as well as single features at random do only because there are several orders.
 
     Parameters
     ----------
@@ -83,6 +85,9 @@ class RunMasks(Masks):
     def __init__(self, source: MatrixSource, reduction: float, seed: int) -> None:
         super().__init__(source.shape[1], reduction, seed)
         self.source = source
+        orders = [source.tiles(record).order for record in range(len(source.records))]  # kept, so that ids differ
+        firsts: dict[int, int] = {}
+        self.shared_with = [firsts.setdefault(id(order), record) for record, order in enumerate(orders)]
         fewest = largest_reduction(source)
         if self.cycle_length > fewest:
             raise ParameterError(
@@ -97,8 +102,8 @@ class RunMasks(Masks):
         tiles = self.source.tiles(record)
         n_tiles = -(-self.n_features // tiles.width)
         run = _part(n_tiles, self.cycle_length, part)
-        first = _first_tile(n_tiles, self.seed, record, cycle)
-        return tiles.members(np.arange(first + run.start, first + run.stop) % n_tiles, self.n_features)
+        first = (_first_tile(n_tiles, self.seed, self.shared_with[record], cycle) + run.start) % n_tiles
+        return tiles.run(first, run.stop - run.start, self.n_features)
 
 
 def masks_of(source: MatrixSource, reduction: float, seed: int) -> Masks:
@@ -132,5 +137,5 @@ def _permutation(length: int, seed: int, cycle: int) -> Indices:
 
 @lru_cache(maxsize=2**14)
 def _first_tile(n_tiles: int, seed: int, record: int, cycle: int) -> int:
-    """Return the tile where a cycle of a record begins, kept because visits to other records come between."""
+    """Return the tile where a cycle of records begins, kept because visits to others come between."""
     return int(generator(seed, Purpose.MASKS, record, cycle).integers(n_tiles))

@@ -176,7 +176,7 @@ class _Packer:
         shutil.rmtree(unfinished, ignore_errors=True)
         coding, totals = self._coding(rows), Totals()
         for block, values in enumerate(self._blocks(rows)):
-            self._write_block(shard_path(unfinished, block), values, order, coding, totals)
+            self._write_block(Path(shard_path(unfinished, block)), values, order, coding, totals)
             if not math.isfinite(totals.most - totals.least):
                 name = self.source.record_name(self._record_of(rows.start))
                 raise DataError(f"{name} reaches beyond {self.layout.dtype}: pack it as float64")
@@ -204,7 +204,7 @@ class _Packer:
     def _write_scales(self, number: int, scale: Array, order: Indices) -> None:
         content = io.BytesIO()
         write_shard(content, self.layout.scales, scale[np.newaxis], order)
-        write_durably(shard_path(scales_path(self.store), number), content.getvalue())
+        write_durably(Path(shard_path(scales_path(self.store), number)), content.getvalue())
 
     def _coding(self, rows: range) -> Coding:
         """Return the coding of the record of the source that ``rows`` are of, the same for all pieces of it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -29,8 +30,7 @@ from terafactor.data.packed_layout import (
 from terafactor.data.shard import DamagedShardError, read_tiles, read_tiles_with_zarr, sealed
 from terafactor.data.source import FeatureTiles, MatrixSource, check_indices
 from terafactor.errors import DataError, ParameterError
-from terafactor.kernels.accumulation import gather_values
-from terafactor.kernels.tiles import cut_into_tiles, locate, number_tiles
+from terafactor.kernels.tiles import find, locate, pick
 
 TileReader = Callable[[Path, int, PackedLayout, Indices, bool], Array]
 
@@ -62,6 +62,8 @@ class PackedSource(MatrixSource):
         That of the data when it was packed.
     """
 
+    checked = True
+
     def __init__(self, path: str | Path, *, reader: Literal["direct", "zarr"] | None = None) -> None:
         self.path = Path(path)
         self._read_tiles = _reader(reader)
@@ -81,8 +83,8 @@ class PackedSource(MatrixSource):
             document = array_document(self.layout.scales, len(lengths), {})
             self._verify(scales_path(self.path) / "zarr.json", encoded(document))
         self._orders = self._read_permutations()
-        self._inverses: dict[int, tuple[Array, Array]] = {}
-        self._verified: set[int] = set()
+        self._places: dict[int, Indices] = {}
+        self._verified: dict[int, Path] = {}
         self._known_shards: set[tuple[int, str]] = set()
 
     @property
@@ -103,8 +105,9 @@ class PackedSource(MatrixSource):
         for block, _ in self._blocks.parts(rows):
             n_tiles = layout.n_tiles
             if columns is not None:
-                tile, _ = self._tile_and_inside(self._blocks.record[block])
-                n_tiles = number_tiles(columns, tile, np.empty(n_tiles, np.int64))
+                order, place = self._order_and_place(self._blocks.record[block])
+                at, numbers = np.empty(len(columns), np.int64), np.empty(n_tiles, np.int64)
+                n_tiles = find(columns, order, place, layout.tile_width, at, numbers)
             total += n_tiles * per_tile + per_block
         return total
 
@@ -134,14 +137,9 @@ class PackedSource(MatrixSource):
     def _read_block(self, block: int, rows: Indices, columns: Indices, out: Array) -> None:
         """Read rows of one block: put the tiles that hold the columns in memory, and pick from there."""
         layout, record, number = self.layout, self._blocks.record[block], self._blocks.number[block]
-        self._verify_record(record)
         chosen, places = self._located(columns, record, layout)
-        tiles = self._tiles(record_path(self.path, record), number, layout, chosen, f"block {number}", record)
-        # Entry (i, start of tile + place inside it) of the view is row i of that place.
-        step, width = tiles.itemsize, layout.tile_width
-        shape = (layout.block_rows, (len(chosen) - 1) * layout.numbers_apart + width)
-        view: Array = np.ndarray(shape, tiles.dtype, tiles, strides=(width * step, step))
-        gather_values(view, rows - self._blocks.first_row[block], places, 0, len(rows), out)
+        tiles = self._tiles(self._verified_record(record), number, layout, chosen, f"block {number}", record)
+        pick(tiles.ravel(), layout.tile_width, rows - self._blocks.first_row[block], places, out)
         if layout.scaled:
             chosen, places = self._located(columns, record, layout.scales)
             scales = self._tiles(scales_path(self.path), record, layout.scales, chosen, "the scales", record)
@@ -149,9 +147,10 @@ class PackedSource(MatrixSource):
 
     def _located(self, columns: Indices, record: int, layout: PackedLayout) -> tuple[Indices, Indices]:
         """Return the tiles of a record that hold the columns, and where these lie in them, read one after the other."""
-        tile, inside = self._tile_and_inside(record)
+        order, place = self._order_and_place(record)
         chosen, places = np.empty(layout.n_tiles, np.int64), np.empty(len(columns), np.int64)
-        return chosen[: locate(columns, tile, inside, layout.numbers_apart, chosen, places)], places
+        count = locate(columns, order, place, layout.tile_width, layout.numbers_apart, chosen, places)
+        return chosen[:count], places
 
     def _tiles(self, array: Path, block: int, layout: PackedLayout, chosen: Indices, what: str, record: int) -> Array:
         """Read tiles of a shard, its index with them when it is read for the first time."""
@@ -165,22 +164,24 @@ class PackedSource(MatrixSource):
         self._known_shards.add(shard)
         return tiles
 
-    def _tile_and_inside(self, record: int) -> tuple[Array, Array]:
-        """Return in which tile of a record each feature lies, and where inside it."""
+    def _order_and_place(self, record: int) -> tuple[Indices, Indices]:
+        """Return the order in which a record stores its features, and the place of each in it."""
         number = record % N_PERMUTATIONS
-        if number not in self._inverses:
-            tile, inside = np.empty((2, self.layout.n_features), np.int32)
-            cut_into_tiles(self._orders[number], self.layout.tile_width, tile, inside)
-            self._inverses[number] = tile, inside
-        return self._inverses[number]
+        if number not in self._places:
+            place = np.empty(self.layout.n_features, np.int32)
+            place[self._orders[number]] = np.arange(len(place), dtype=np.int32)
+            self._places[number] = place
+        return self._orders[number], self._places[number]
 
-    def _verify_record(self, record: int) -> None:
-        """Refuse a record whose metadata is not what the store says, the first time it is read."""
+    def _verified_record(self, record: int) -> Path:
+        """Return the folder of a record, refused the first time if its metadata is not what the store says."""
         if record not in self._verified:
+            path = record_path(self.path, record)
             attributes = {"statistics": self.statistics[record]}
             expected = array_document(self.layout, len(self._records[record]), attributes)
-            self._verify(record_path(self.path, record) / "zarr.json", encoded(expected))
-            self._verified.add(record)
+            self._verify(path / "zarr.json", encoded(expected))
+            self._verified[record] = path
+        return self._verified[record]
 
     def _read_permutations(self) -> list[Indices]:
         folder, n_features = self.path / "permutations", self.layout.n_features
@@ -207,14 +208,16 @@ class _Blocks:
         starts = np.cumsum([0, *lengths])[:-1]
         self.record: list[int] = np.repeat(np.arange(len(lengths)), counts).tolist()
         self.number = [number for count in counts for number in range(count)]
-        self.first_row = starts[self.record] + np.array(self.number) * height
+        self.first_row: list[int] = (starts[self.record] + np.array(self.number) * height).tolist()
 
     def parts(self, rows: Indices) -> Iterator[tuple[int, slice | Indices]]:
         """Yield each block that holds some of the rows, and which of them: a slice where they follow each other."""
+        if len(rows):
+            first, last = (bisect_right(self.first_row, int(row)) - 1 for row in (rows.min(), rows.max()))
+            if first == last:
+                yield first, slice(0, len(rows))
+                return
         owners = np.searchsorted(self.first_row, rows, side="right") - 1
-        if len(rows) and (owners == owners[0]).all():
-            yield int(owners[0]), slice(0, len(rows))
-            return
         for block in np.unique(owners).tolist():
             mine = np.flatnonzero(owners == block)
             together = mine[-1] - mine[0] + 1 == len(mine)

@@ -37,6 +37,7 @@ class PatchSource(MatrixSource):
     """
 
     in_memory = True
+    checked = True
 
     def __init__(
         self,

@@ -31,6 +31,7 @@ class SelectedRows(MatrixSource):
         self.dtype = base.dtype
         self.in_memory = base.in_memory
         self.whole_records = base.whole_records
+        self.checked = base.checked
         self.holds_nan = base.holds_nan
         self.stored_share = base.stored_share
         self.geometry = base.geometry

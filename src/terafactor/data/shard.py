@@ -83,7 +83,7 @@ def checksum(content: bytes | Array) -> int:
 
 
 @contextlib.contextmanager
-def _opened(path: Path, layout: PackedLayout, with_index: bool) -> Iterator[int]:
+def _opened(path: str, layout: PackedLayout, with_index: bool) -> Iterator[int]:
     """Open a shard that has the right size; ``with_index``, check that its index lists every chunk where it belongs.
 
     The index comes from the disk while the chunks are read, and is checked at the end.
@@ -119,7 +119,7 @@ def _read_run_with_zarr(array: Any, rows: slice, first: int, values: Array) -> N
         tile[: part.shape[0], : part.shape[1]] = part
 
 
-def _name_wrong_chunk(array: Any, rows: slice, path: Path, chosen: list[int], values: Array) -> None:
+def _name_wrong_chunk(array: Any, rows: slice, path: str, chosen: list[int], values: Array) -> None:
     """Read tiles one by one, and name the first that cannot be."""
     for place, tile in enumerate(chosen):
         try:
@@ -128,7 +128,7 @@ def _name_wrong_chunk(array: Any, rows: slice, path: Path, chosen: list[int], va
             raise DamagedShardError(_wrong_chunk(tile, path)) from error
 
 
-def _wrong_chunk(tile: int, path: Path) -> str:
+def _wrong_chunk(tile: int, path: str) -> str:
     return f"chunk {tile} of {path} does not match its checksum"
 
 

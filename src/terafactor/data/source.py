@@ -42,6 +42,15 @@ class FeatureTiles:
         places = (np.sort(chosen)[:, np.newaxis] * self.width + np.arange(self.width)).ravel()
         return places[: np.searchsorted(places, n_features)]
 
+    def run(self, first: int, count: int, n_features: int) -> Indices:
+        """Return the features of ``count`` tiles from ``first`` on and around the end, in their order there."""
+        order = np.arange(n_features) if self.order is None else self.order
+        beyond = max(first + count - -(-n_features // self.width), 0)
+        features = order[first * self.width : (first + count) * self.width]
+        if beyond:
+            features = np.concatenate([features, order[: beyond * self.width]])
+        return features.astype(np.int64, copy=False)
+
 
 MOST_STORED = 0.05
 """Share of stored entries up to which a matrix counts as sparse: pairs of entries in a column grow as its square."""
@@ -66,8 +75,11 @@ class MatrixSource(ABC):
     whole_records: bool = False
     """Whether a record is read as a whole anyway, so that all its batches should follow each other."""
 
+    checked: bool = False
+    """Whether there is no infinity, nor NaN unless ``holds_nan``: such were refused when the source was made."""
+
     holds_nan: bool = False
-    """Of a source in memory: whether NaN stands for missing values in it; one that says False refused them."""
+    """Whether NaN may stand for missing values in a checked source."""
 
     stored_share: float = 1.0
     """Share of the entries that are stored: of a sparse matrix, those that are not are zeros."""
@@ -158,8 +170,8 @@ def check_finite(
 
 
 def is_checked(source: MatrixSource, allow_nan: bool) -> bool:
-    """Whether the values of a source need no look any more, because they were refused or not when it was made."""
-    return source.in_memory and (allow_nan or not source.holds_nan)
+    """Whether the values of a source need no look any more."""
+    return source.checked and (allow_nan or not source.holds_nan)
 
 
 def read_stored_finite(source: MatrixSource, rows: Indices) -> Any:
@@ -178,7 +190,7 @@ def read_finite(
     allow_nan: bool = False,
     about_nan: str = MAY_BE_MISSING,
 ) -> Array:
-    """Read from a source, and refuse NaN and infinity, which those in memory did when they were made.
+    """Read from a source, and refuse NaN and infinity, unless it did so when it was made.
 
     allow_nan, about_nan: as in :func:`check_finite`.
     """

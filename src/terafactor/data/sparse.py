@@ -33,6 +33,7 @@ class SparseSource(MatrixSource):
     """
 
     in_memory = True
+    checked = True
 
     def __init__(self, matrix: Any, name: str = "X", *, absent: float = 0.0, allow_nan: bool = False) -> None:
         from scipy.sparse import csr_array

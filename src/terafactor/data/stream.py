@@ -32,7 +32,7 @@ class Batch:
     """Row numbers (b,)."""
 
     columns: Indices | None
-    """Features observed (s,), ascending; None when all are."""
+    """Features observed (s,), in the order in which they are read best; None when all are."""
 
     values: Array
     """Values at rows and columns (b, s); zero where missing."""
@@ -80,7 +80,7 @@ class _Visit:
     rows: Indices
     record: int
     count: int
-    """Visits to the record before it, in all epochs."""
+    """Visits before it, in all epochs, to records that share its masks."""
 
 
 class BatchStream:
@@ -134,9 +134,10 @@ class BatchStream:
         self._visits: list[_Visit] = []
         self._firsts: list[int] = []
         self._visit_lengths = [self._visit_length(record) for record in range(len(source.records))]
-        self._visits_per_epoch = [
-            math.ceil(len(rows) / length) for rows, length in zip(source.records, self._visit_lengths, strict=True)
-        ]
+        self._shared_with = masks.shared_with or range(len(source.records))
+        self._visits_per_epoch = [0] * len(source.records)
+        for record, rows, length in zip(self._shared_with, source.records, self._visit_lengths, strict=True):
+            self._visits_per_epoch[record] += math.ceil(len(rows) / length)
 
     def rows(self, number: int) -> Indices:
         """Return the rows of batch ``number``."""
@@ -157,6 +158,29 @@ class BatchStream:
         (mask,) = self._masks(visit, range(number, number + 1))
         n_bytes = self.source.stored_bytes(visit.rows, None if self._reads_whole_rows(len(visit.rows)) else mask)
         return round(n_bytes / len(visit.rows) * len(self.rows(number)))
+
+    def epochs_until(self, n_visits: int) -> int:
+        """Return the fewest epochs, from mask 0 on, in which every feature is observed by ``n_visits`` reads."""
+        counts = self._visits_per_epoch if self.masks.by_record else [self.batches_per_epoch]
+        n_epochs = max(1, math.ceil(n_visits * self.masks.cycle_length / sum(counts)))
+        while self._fewest_visits([n_epochs * count for count in counts], n_visits) < n_visits:
+            n_epochs += 1
+        return n_epochs
+
+    def _fewest_visits(self, counts: Sequence[int], enough: int) -> int:
+        """Return how often each feature is observed, at the least, when records that share masks have such counts.
+
+        Whole cycles of masks observe every feature; where these are not ``enough``, those that were begun count too.
+        """
+        cycles = [divmod(count, self.masks.cycle_length) for count in counts]
+        fewest = sum(whole for whole, _ in cycles)
+        if fewest >= enough or not self.masks.by_record:
+            return fewest
+        begun = np.zeros(self.source.shape[1], np.int64)
+        for record, (_, rest) in enumerate(cycles):
+            for visit in range(counts[record] - rest, counts[record]):
+                begun[self.masks.mask(0, record, visit)] += 1
+        return fewest + int(begun.min())
 
     def batch(self, number: int) -> Batch:
         """Read batch ``number``."""
@@ -270,9 +294,9 @@ class BatchStream:
         first = epoch * self.batches_per_epoch
         visits: list[_Visit] = []
         for record, rows in itertools.chain.from_iterable(groups):
-            visits.append(_Visit(first, rows, record, counts[record]))
+            visits.append(_Visit(first, rows, record, counts[self._shared_with[record]]))
             first += math.ceil(len(rows) / self.batch_size)
-            counts[record] += 1
+            counts[self._shared_with[record]] += 1
         return visits
 
     def _record_order(self, record: int, random: np.random.Generator) -> Indices:

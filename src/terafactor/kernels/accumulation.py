@@ -152,6 +152,17 @@ def correlate_tiles(gemm, syrk, values, atoms, first, last, grams, correlations)
 
 
 @jit
+def add_parts(parts):
+    """Return the sum over the first axis of ``parts`` (n, a, b), in float64 and one after the other."""
+    total = np.zeros(parts.shape[1:])
+    for part in parts:
+        for i in range(total.shape[0]):
+            for j in range(total.shape[1]):
+                total[i, j] += part[i, j]
+    return total
+
+
+@jit
 def multiply(gemm, codes, values, start, stop, out):
     """``out = codes.T @ values`` from feature start to stop. codes (b, k), values (b, s), out (k, s)."""
     n_rows, n_components = codes.shape

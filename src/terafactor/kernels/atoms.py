@@ -233,7 +233,7 @@ def sweep_atoms(
     """
     n_components, n_observed = atoms.shape
     n_parts = n_tiles(n_observed)
-    floor = UNUSED * float(np.einsum("ii", code_gram))
+    floor = UNUSED * float(code_gram.trace())
     moves = np.empty((block_width(n_components), n_observed), atoms.dtype)
     counter = np.zeros(1, np.int64)
     partial, committed, outside = np.zeros((2, n_parts, 4)), np.empty((n_components, n_parts)), np.empty(n_components)

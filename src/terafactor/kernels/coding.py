@@ -56,12 +56,12 @@ def dense_start(gram: Array, correlations: Array, l1: float, l2: float) -> Array
 
 def _with_ridge(gram: Array, l2: float) -> Array:
     system = gram.copy()
-    system.flat[:: len(gram) + 1] += l2
+    system.reshape(-1)[:: len(gram) + 1] += l2
     return system
 
 
 def _nearly_singular(factor: Array, ratio: float) -> bool:
-    pivots = np.abs(factor.diagonal())
+    pivots = factor.diagonal()  # all positive, or the factorization would have failed
     return bool(pivots.min() ** 2 < ratio * pivots.max() ** 2)
 
 

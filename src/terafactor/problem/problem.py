@@ -12,7 +12,7 @@ from terafactor._threads import TILE, Executor, Part, features_of, n_tiles, noth
 from terafactor._typing import Array, is_number
 from terafactor.errors import ParameterError
 from terafactor.kernels._blas import address
-from terafactor.kernels.accumulation import correlate_tiles
+from terafactor.kernels.accumulation import add_parts, correlate_tiles
 from terafactor.kernels.coding import dense_start, elastic_net_codes, ridge_codes
 from terafactor.kernels.missing import code_rows, exceptions
 from terafactor.problem.constraint import NormBall
@@ -185,8 +185,8 @@ def correlate(
     """
     n_components, n_observed = atoms.shape
     n_parts = n_tiles(n_observed)
-    grams = np.zeros((n_parts if gram else 0, n_components, n_components), atoms.dtype)
-    correlations = np.zeros((n_parts, len(values), n_components), atoms.dtype)
+    grams = np.empty((n_parts if gram else 0, n_components, n_components), atoms.dtype)
+    correlations = np.empty((n_parts, len(values), n_components), atoms.dtype)
     gemm, syrk = address("gemm", atoms.dtype), address("syrk", atoms.dtype)
 
     def work(first: int, last: int) -> None:
@@ -195,4 +195,4 @@ def correlate(
             correlate_tiles(gemm, syrk, values, atoms, tile, tile + 1, grams, correlations)
 
     executor.split(work, n_parts)
-    return grams.sum(axis=0, dtype=np.float64), correlations.sum(axis=0, dtype=np.float64)
+    return add_parts(grams), add_parts(correlations)

@@ -190,7 +190,7 @@ class BatchSums(CodeSums):
     """Sums over the rows of a batch, not normalised, so that those of several batches can be merged."""
 
     columns: Indices | None
-    """Features of ``data_code``, ascending; None when all."""
+    """Features of ``data_code``; None when all."""
 
     feature_rows: Indices
     """Rows in which each of these features is observed (s,)."""

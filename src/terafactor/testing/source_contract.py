@@ -27,6 +27,7 @@ class CountingSource(MatrixSource):
         self.dtype = source.dtype
         self.in_memory = source.in_memory
         self.whole_records = source.whole_records
+        self.checked = source.checked
         self.holds_nan = source.holds_nan
         self.stored_share = source.stored_share
         self.geometry = source.geometry
