@@ -35,7 +35,7 @@ class Masks:
     by_record: bool = False
     """Whether masks depend on the record, and are counted by visits to those that share them."""
 
-    shared_with: Sequence[int] | None = None
+    shared_with: Sequence[int] = ()
     """Of masks by record: the first record that shares them, for each."""
 
     def __init__(self, n_features: int, reduction: float, seed: int, tiles: FeatureTiles | None = None) -> None:

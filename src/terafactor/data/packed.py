@@ -83,7 +83,7 @@ class PackedSource(MatrixSource):
             document = array_document(self.layout.scales, len(lengths), {})
             self._verify(scales_path(self.path) / "zarr.json", encoded(document))
         self._orders = self._read_permutations()
-        self._places: dict[int, Indices] = {}
+        self._places: dict[int, Array] = {}
         self._verified: dict[int, Path] = {}
         self._known_shards: set[tuple[int, str]] = set()
 
@@ -164,7 +164,7 @@ class PackedSource(MatrixSource):
         self._known_shards.add(shard)
         return tiles
 
-    def _order_and_place(self, record: int) -> tuple[Indices, Indices]:
+    def _order_and_place(self, record: int) -> tuple[Indices, Array]:
         """Return the order in which a record stores its features, and the place of each in it."""
         number = record % N_PERMUTATIONS
         if number not in self._places:
