@@ -82,6 +82,8 @@ def test_a_fit_makes_some_passes_and_ends(X, n_epochs):
     [
         (lambda: ElasticNet(1.5), ["l1_ratio of the penalty", "between 0 and 1", "got 1.5"]),
         (lambda: ElasticNet("half"), ["l1_ratio of the penalty", "between 0 and 1", "got 'half'"]),
+        (lambda: ElasticNet(positive="no"), ["positive of the penalty", "True or False", "got 'no'"]),
+        (lambda: NormBall(positive="no"), ["positive of the ball", "True or False", "got 'no'"]),
         (lambda: NormBall("l3"), ["norm of the ball", "'elastic-net'", "got 'l3'"]),
         (lambda: NormBall(radius=0), ["radius of the ball", "> 0", "got 0"]),
         (lambda: NormBall(radius=np.inf), ["radius of the ball", "> 0", "got inf"]),

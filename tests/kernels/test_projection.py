@@ -72,3 +72,9 @@ def test_fill_scales_to_the_boundary(ball, dtype):
     kept = np.maximum(atoms, 0) if ball.positive else atoms
     cosine = (filled * kept).sum(axis=1) / np.linalg.norm(filled, axis=1) / np.linalg.norm(kept, axis=1)
     np.testing.assert_allclose(cosine, 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "elastic-net"])
+@pytest.mark.parametrize("budget", [0.0, 1e-20])
+def test_the_reference_leaves_nothing_where_there_is_no_budget(norm, budget):
+    np.testing.assert_allclose(reference.project(np.array([3.0, -1.0, 3.0]), norm, budget), 0, atol=1e-9)

@@ -68,7 +68,7 @@ def project(v: Array, norm: str, budget: float, rho: float = 0.5, positive: bool
     if norm == "l1":  # Duchi et al. (2008): sort, find how many entries survive
         u = np.sort(np.abs(v))[::-1]
         thresholds = (np.cumsum(u) - budget) / np.arange(1, len(u) + 1)
-        theta = thresholds[np.nonzero(u > thresholds)[0][-1]]
+        theta = thresholds[np.nonzero(u >= thresholds)[0][-1]]
         return np.sign(v) * np.maximum(np.abs(v) - theta, 0)
     low, high = 0.0, np.abs(v).max() / rho if rho > 0 else 2 * psi(v, norm, rho) / budget
 

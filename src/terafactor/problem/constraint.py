@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from terafactor._checks import check_flag
 from terafactor._typing import Array, is_number
 from terafactor.errors import ParameterError
 from terafactor.kernels.atoms import atom_sizes
@@ -50,6 +51,7 @@ class NormBall:
             raise ParameterError(f"radius of the ball must be a number > 0, got {self.radius!r}")
         if not (is_number(self.l1_ratio) and 0 <= self.l1_ratio <= 1):
             raise ParameterError(f"l1_ratio of the ball must be between 0 and 1, got {self.l1_ratio!r}")
+        check_flag("positive of the ball", self.positive)
 
     def lower(self) -> tuple[float, float, float, bool]:
         """Return what kernels take: ``l1_weight |d|_1 + l2_weight / 2 |d|^2 <= limit``, and positivity."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from terafactor._checks import check_flag
 from terafactor._typing import Array, is_number
 from terafactor.errors import ParameterError
 
@@ -34,6 +35,7 @@ class ElasticNet:
             raise ParameterError(
                 f"l1_ratio of the penalty must be between 0 and 1, got {self.l1_ratio!r} (0 is ridge, 1 is lasso)"
             )
+        check_flag("positive of the penalty", self.positive)
 
     def value(self, codes: Array) -> Array:
         """Return the penalty of each row of ``codes`` (b, k), in float64."""
