@@ -100,6 +100,12 @@ def test_visits_count_steps_of_masked_statistics(X):
     assert fitted(X)._story().feature_visits is None
 
 
+def test_visits_are_counted_with_the_reduction_that_auto_chose(X):
+    estimator = fitted(X, reduction="auto", statistics="masked")
+    visits = estimator._story().feature_visits
+    assert visits is None if estimator.reduction_ == 1 else visits > 0
+
+
 class OwnPanel(Panel):
     name, title = "own", "One of my own"
 

@@ -177,7 +177,7 @@ class ImagesSource(MatrixSource):
     def _content_of(self, record: int) -> bytes:
         thing = self.things[record]
         if isinstance(thing, str | os.PathLike):
-            return _sampled(Path(thing))
+            return b"".join(_sampled(path) for path in self.kind.files(Path(thing)))
         image, _ = self.kind.load(self.images[record])
         parts = image.data.parts.values() if hasattr(image, "mesh") else (image.dataobj,)
         return hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).digest()
