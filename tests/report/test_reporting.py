@@ -100,10 +100,10 @@ def test_visits_count_steps_of_masked_statistics(X):
     assert fitted(X)._story().feature_visits is None
 
 
-def test_visits_are_counted_with_the_reduction_that_auto_chose(X):
+def test_the_page_tells_the_reduction_that_auto_chose(X, tmp_path):
     estimator = fitted(X, reduction="auto", statistics="masked")
-    visits = estimator._story().feature_visits
-    assert visits is None if estimator.reduction_ == 1 else visits > 0
+    assert estimator._story().parameters["reduction"] == estimator.reduction_
+    assert "Progress" in headings(page_of(estimator, tmp_path, X))
 
 
 class OwnPanel(Panel):

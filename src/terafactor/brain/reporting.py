@@ -135,8 +135,9 @@ class AtlasReporting(Reporting):
         """Return the story with the series of one run, where there are images."""
         source, details = self._source_to_show(X, details)
         if source is not None:
-            run = SelectedRows(source, whole_records(source)[0][:MAX_VOLUMES])
-            series = SeriesPanel(source.record_label(0), self._encode(run))
+            images = source.base if isinstance(source, SelectedRows) else source  # of which some may be held out
+            run = SelectedRows(images, whole_records(images)[0][:MAX_VOLUMES])
+            series = SeriesPanel(images.record_label(0), self._encode(run))
             details = {"panels": [*self.panels(), series]} | details
         if "data" in details:
             details["data"] = _without_paths(details["data"])

@@ -138,9 +138,9 @@ def describe(source: MatrixSource) -> dict[str, Any]:
 
 
 def _parameters(estimator: Any) -> dict[str, Any]:
-    parameters = estimator.get_params(deep=False)
-    learned = getattr(estimator, "statistics_", None)
-    return parameters | ({"statistics": learned} if learned else {})
+    """Return the parameters, with what "auto" chose in its place."""
+    chosen = {name: getattr(estimator, f"{name}_", None) for name in ("statistics", "reduction")}
+    return estimator.get_params(deep=False) | {name: value for name, value in chosen.items() if value is not None}
 
 
 def _feature_names(estimator: Any) -> list[str] | None:
