@@ -314,3 +314,10 @@ def test_images_of_another_kind_than_the_maps_are_refused(fitted, tmp_path):
     dense(series()).to_filename(tmp_path / "run.dtseries.nii")
     with pytest.raises(DataError, match=r"run\.dtseries\.nii is a CIFTI series, but .* is a volume"):
         fitted.transform(tmp_path / "run.dtseries.nii")
+
+
+@pytest.mark.parametrize("wrong", [np.ones((3, 5)), "absent.nii.gz"])
+def test_maps_to_start_from_that_are_no_image_are_named(study, wrong):
+    atlas = BrainDictionaryLearning(3, mask=study.mask, dict_init=wrong, store=False)
+    with pytest.raises(DataError, match="dict_init must be an image of maps"):
+        atlas.fit(study.images[:1])

@@ -87,6 +87,9 @@ def test_a_header_is_asked_for(tmp_path):
     (tmp_path / "x.csv").write_text("1,10,5\n2,10,4\n")
     with pytest.raises(DataError, match="A file without a header needs one"):
         read_ratings(tmp_path / "x.csv")
+    (tmp_path / "x.csv").write_text("My ID,item,rating\n1,10,5\n")
+    with pytest.raises(DataError, match="--column 'user=My ID'"):
+        read_ratings(tmp_path / "x.csv")
 
 
 def test_another_encoding_is_named(tmp_path):

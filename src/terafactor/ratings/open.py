@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -72,7 +73,7 @@ def find_columns(
         raise DataError(
             f"no column is recognized as {missing[0]} among {there}: "
             f"say which, as in columns={{{missing[0]!r}: {available[0]!r}}} "
-            f"(on the command line --column {missing[0]}={available[0]})"
+            f"(on the command line --column {shlex.quote(f'{missing[0]}={available[0]}')})"
         )
     return found
 
