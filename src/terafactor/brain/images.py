@@ -20,6 +20,7 @@ import numpy as np
 from terafactor._typing import Array, Indices
 from terafactor.brain.confounds import Confounds
 from terafactor.brain.kinds import ImageKind, mask_series, masker_options, n_features, name_of, nibabel
+from terafactor.data.joined import distinct_labels
 from terafactor.data.source import MUST_BE_FINITE, MatrixSource, check_finite, check_indices
 from terafactor.errors import DataError
 
@@ -105,6 +106,15 @@ class ImagesSource(MatrixSource):
 
     def record_name(self, record: int) -> str:
         return name_of(self.things[record], record)
+
+    def record_label(self, record: int) -> str:
+        return self._labels[record]
+
+    @cached_property
+    def _labels(self) -> list[str]:
+        numbers = range(len(self.things))  # runs of different subjects may have the same name in folders of their own
+        plain = [super(ImagesSource, self).record_label(number) for number in numbers]
+        return distinct_labels(plain, [self.record_name(number) for number in numbers], numbers)
 
     def read(self, rows: Indices, columns: Indices | None = None) -> Array:
         check_indices(rows, self.shape[0], "rows")
