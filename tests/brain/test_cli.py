@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from terafactor import load_model
 from terafactor.cli.app import app
 from terafactor.cli.brain import masker_options
-from terafactor.errors import DataError
+from terafactor.errors import DataError, ParameterError, StorageError
 
 FIT = ["--confounds", "auto", "-k", "4", "--alpha", "1e-3", "--reduction", "3", "--batch-size", "20", "--epochs", "4"]
 
@@ -48,6 +48,13 @@ def test_transform_writes_a_line_per_volume(out, study, tmp_path):
     np.testing.assert_allclose(table, expected, rtol=1e-4)
 
 
+def test_transform_takes_one_image_and_says_what_it_cannot_write(out, study, tmp_path):
+    with pytest.raises(ParameterError, match="stands for 4 images"):
+        run("transform", out, f"{study.folder}/sub-*/func/*_bold.nii.gz", "--out", tmp_path / "series.tsv")
+    with pytest.raises(StorageError, match=r"cannot write .*series\.tsv"):
+        run("transform", out, study.images[0], "--out", tmp_path / "absent" / "series.tsv")
+
+
 def test_transform_of_matrices_refuses_an_atlas_with_the_command_that_takes_it(out, tmp_path):
     np.save(tmp_path / "X.npy", np.ones((3, 4)))
     with pytest.raises(DataError, match=r"holds a BrainDictionaryLearning.*: use terafactor brain transform"):
@@ -67,6 +74,8 @@ def test_report_names_maps_by_overlap(out, study, tmp_path):
     run("report", out, "--labels", tmp_path / "regions.nii.gz", "--names", tmp_path / "names.txt", "--no-viewers")
     assert "network" in (out / "report.html").read_text()
     assert all("network" in entry["label"] for entry in json.loads((out / "maps.json").read_text())["Maps"])
+    run("report", out, "--labels", tmp_path / "regions.nii.gz", "--no-viewers")
+    assert all(entry["label"] in "12345" for entry in json.loads((out / "maps.json").read_text())["Maps"])
 
 
 def test_resume_goes_on_from_the_images_of_the_run(out):

@@ -3,6 +3,7 @@
 import logging
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from terafactor.brain.confounds import resolve_confounds
@@ -22,6 +23,7 @@ def test_auto_takes_motion_and_drifts_from_the_table_beside_the_image(study):
     [
         "sub-1_task-rest_bold.nii.gz",
         "sub-1_task-rest_space-T1w_desc-preproc_bold.nii.gz",
+        "sub-1_task-rest_space-MNIInfant_cohort-1_res-2_desc-preproc_bold.nii.gz",
         "sub-1_task-rest_space-fsLR_den-91k_bold.dtseries.nii",
         "sub-1_task-rest_hemi-L_space-fsaverage5_bold.func.gii",
     ],
@@ -78,3 +80,9 @@ def test_confounds_of_another_length_name_the_image(study):
     source = masked_images(study.images[:1], [np.ones((20, 1))], study.mask, {})
     with pytest.raises(DataError, match="sub-01_task-rest_run-1"):
         source.read(np.array([0]))
+
+
+def test_a_single_table_is_that_of_a_single_image(study):
+    table = pd.DataFrame(np.random.default_rng(0).standard_normal((50, 2)), columns=["trans_x", "csf"])
+    (found,) = resolve_confounds(table, study.images[:1])
+    assert found.values is table

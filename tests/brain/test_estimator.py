@@ -280,3 +280,44 @@ def test_parameters_that_cannot_work_are_refused_before_images_are_read(study, t
     with pytest.raises(ParameterError, match=next(iter(wrong))):
         learned(study, store=tmp_path / "store", **wrong)
     assert not list(tmp_path.iterdir())
+
+
+def test_fit_transform_cleans_of_the_same_confounds(study):
+    atlas = BrainDictionaryLearning(3, mask=study.mask, batch_size=20, n_epochs=1, random_state=0)
+    series = atlas.fit_transform((path for path in study.images[:2]), confounds=study.confounds[:2])
+    expected = atlas.transform(study.images[:2], confounds=study.confounds[:2])
+    for found, needed in zip(series, expected, strict=True):
+        np.testing.assert_array_equal(found, needed)
+
+
+def test_images_that_never_change_are_explained_by_nothing(study):
+    image = nibabel.load(study.images[0])
+    constant = nibabel.Nifti1Image(np.full(image.shape, 5, np.float32), image.affine)
+    atlas = BrainDictionaryLearning(3, mask=study.mask, batch_size=20, n_epochs=1, random_state=0).fit(constant)
+    assert np.isfinite(atlas.components_).all()
+    assert not atlas.transform(constant)[0].any()
+    assert atlas.score(constant) == 0
+
+
+def test_voxels_of_another_size_survive_the_file(study, tmp_path):
+    options = {"target_affine": np.diag([15.0, 15, 15]), "batch_size": 20, "n_epochs": 1, "random_state": 0}
+    atlas = BrainDictionaryLearning(3, mask=study.mask, **options).fit(study.images[:2])
+    atlas.save(tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.components_img_.affine, atlas.components_img_.affine)
+    np.testing.assert_array_equal(loaded.transform(study.images[0])[0], atlas.transform(study.images[0])[0])
+
+
+def test_images_of_another_kind_than_the_maps_are_refused(fitted, tmp_path):
+    from tests.brain.test_kinds import dense, series
+
+    dense(series()).to_filename(tmp_path / "run.dtseries.nii")
+    with pytest.raises(DataError, match=r"run\.dtseries\.nii is a CIFTI series, but .* is a volume"):
+        fitted.transform(tmp_path / "run.dtseries.nii")
+
+
+@pytest.mark.parametrize("wrong", [np.ones((3, 5)), "absent.nii.gz"])
+def test_maps_to_start_from_that_are_no_image_are_named(study, wrong):
+    atlas = BrainDictionaryLearning(3, mask=study.mask, dict_init=wrong, store=False)
+    with pytest.raises(DataError, match="dict_init must be an image of maps"):
+        atlas.fit(study.images[:1])

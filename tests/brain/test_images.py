@@ -12,6 +12,7 @@ from terafactor import MaskedDictionaryLearning, open_source, pack
 from terafactor.brain.find import find_images
 from terafactor.brain.preparation import masked_images
 from terafactor.data.fingerprint import fingerprint
+from terafactor.data.rows import whole_records
 from terafactor.errors import DataError, DataTypeError, ParameterError
 from terafactor.testing import SourceContract
 
@@ -193,3 +194,16 @@ def test_the_fingerprint_tells_images_masks_cleaning_and_confounds_apart(study, 
     values[5, 6, 5, 30] += 1
     nibabel.Nifti1Image(values, image.affine, image.header).to_filename(copies[0])
     assert mark(copies) != same
+
+
+def test_runs_of_one_name_in_several_folders_are_told_apart(tmp_path):
+    paths = [tmp_path / subject / "rest.nii.gz" for subject in ("one", "two", "three")]
+    for number, path in enumerate(paths):
+        path.parent.mkdir()
+        volumes(seed=number).to_filename(path)
+    source = masked_images(paths, None, whole_mask(), {})
+    stored = open_source(pack(source, tmp_path / "store", block_rows=4))
+    assert [len(rows) for rows in whole_records(stored)] == [12, 12, 12]
+    assert source.record_label(2) == "three/rest.nii.gz"
+    twice = masked_images([paths[0], paths[0]], None, whole_mask(), {})
+    assert len(whole_records(twice)) == 2

@@ -1,5 +1,9 @@
 """Surfaces and CIFTI: learned from, kept in model files, written for other programs."""
 
+import logging
+import re
+import sys
+
 import nibabel
 import numpy as np
 import pytest
@@ -91,6 +95,17 @@ def test_images_of_one_kind_only(study, tmp_path):
         masked_images([study.images[0], tmp_path / "a.dtseries.nii"], None, None, {})
 
 
+def write_pair(image, folder, parts=("left", "right"), n_volumes=None):
+    """Write the hemispheres of a surface image as GIFTI files, and return their paths."""
+    paths = []
+    for part in parts:
+        rows = image.data.parts[part].reshape(10242, -1).T[:n_volumes]
+        paths.append(folder / f"sub-1_hemi-{'LR'[part == 'right']}_bold.func.gii")
+        arrays = [nibabel.gifti.GiftiDataArray(row) for row in rows]
+        nibabel.gifti.GiftiImage(darrays=arrays).to_filename(paths[-1])
+    return paths
+
+
 class TestSurfaces:
     @pytest.fixture
     def image(self):
@@ -129,3 +144,43 @@ class TestSurfaces:
         nibabel.gifti.GiftiImage(darrays=arrays).to_filename(tmp_path / "x_hemi-L_bold.func.gii")
         with pytest.raises(DataError, match=r"give as mask a SurfaceImage"):
             masked_images(tmp_path / "x_hemi-L_bold.func.gii", None, None, {})
+
+    def test_both_files_of_a_pair_are_one_image_and_tell_it_from_others(self, image, tmp_path):
+        paths = write_pair(image, tmp_path)
+        assert find_images([str(path) for path in paths]) == [str(paths[0])]
+        before = masked_images(str(paths[0]), None, None, {}).record_identity(0)
+        other = nibabel.load(paths[1])
+        other.darrays[3].data[7] += 1
+        other.to_filename(paths[1])
+        assert masked_images(str(paths[0]), None, None, {}).record_identity(0) != before
+
+    def test_a_file_of_a_single_volume(self, image, tmp_path):
+        (path,) = write_pair(image, tmp_path, parts=("left",), n_volumes=1)
+        assert masked_images(str(path), None, None, {}).shape == (1, 10242)
+
+    def test_a_mask_in_files(self, image, tmp_path):
+        half = {part: (np.arange(10242) % 2).astype(np.float32) for part in ("left", "right")}
+        (mask, _) = write_pair(SurfaceImage(mesh=image.mesh, data=half), tmp_path)
+        assert masked_images([image], None, str(mask), {}).shape[1] == 10242
+
+    def test_pages_need_plotly(self, image, tmp_path, monkeypatch, caplog):
+        atlas = BrainDictionaryLearning(**OPTIONS).fit([image])
+        monkeypatch.setitem(sys.modules, "plotly", None)
+        with caplog.at_level(logging.WARNING, "terafactor"):
+            assert atlas.write_viewers(tmp_path) == []
+        assert "need plotly" in caplog.text
+
+    def test_pages_need_no_network(self, image, tmp_path):
+        pytest.importorskip("plotly", reason="needs the extra 'brain'")
+        written = BrainDictionaryLearning(**OPTIONS).fit([image]).write_viewers(tmp_path)
+        assert len(written) == 3
+        assert not re.findall(r"src=.https?:", written[0].read_text())
+
+
+@pytest.mark.parametrize("as_path", [True, False])
+def test_a_mask_of_another_kind_is_refused(as_path, study):
+    mask = study.mask if as_path else nibabel.load(study.mask)
+    with pytest.raises(DataError, match="must be a CIFTI image"):
+        masked_images([dense(series())], None, mask, {})
+    with pytest.raises(DataError, match="the mask cannot be used"):
+        masked_images(study.images, None, dense(series(1)), {})

@@ -70,6 +70,20 @@ def test_maps_are_named_by_a_label_image_of_another_resolution(atlas, study):
     assert min(overlap for _, overlap in found) > 0.3
 
 
+def test_without_names_regions_are_told_by_number(atlas, study):
+    networks = nibabel.load(study.networks)
+    values = np.asarray(networks.dataobj)
+    regions = np.where(values.max(axis=3) > 0.3, 1 + values.argmax(axis=3), 0).astype(np.int16)
+    found = atlas.label(nibabel.Nifti1Image(regions, networks.affine))
+    assert sorted(name for name, _ in found) == ["1", "2", "3", "4", "5"]
+    assert atlas.label(nibabel.Nifti1Image(regions, networks.affine), ["background"]) == [("unlabelled", 0.0)] * 5
+
+
+def test_an_atlas_of_maps_is_no_label_image(atlas, study):
+    with pytest.raises(DataError, match=r"3-D image, but .*5\) was given"):
+        atlas.label(study.networks, ["background", "a"])
+
+
 def test_saved_maps_have_a_sidecar(atlas, tmp_path):
     image, sidecar = atlas.save_maps(tmp_path / "deeper" / "atlas")
     np.testing.assert_array_equal(np.asarray(nibabel.load(image).dataobj), np.asarray(atlas.components_img_.dataobj))

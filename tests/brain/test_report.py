@@ -2,6 +2,7 @@
 
 import re
 
+import nibabel
 import numpy as np
 import pytest
 
@@ -99,3 +100,32 @@ def test_images_without_slices_have_a_report_too(tmp_path):
     assert "Sparsity of maps" in atlas.report(tmp_path / "report.html").read_text()
     with pytest.raises(DataError, match="need volumes"):
         atlas.label("any.nii.gz", ["background"])
+
+
+def test_a_run_that_is_packed_in_parts_is_shown_whole(atlas, study):
+    stored = atlas.open_data({"images": study.images, "confounds": "auto"})
+    assert len(stored.records[0]) < 50
+    _, held_out, _ = atlas.hold_out(stored, 20, 0)
+    for rows in (stored, held_out):
+        shown = next(panel for panel in atlas._story(rows).panels if panel.name == "reconstruction")
+        assert len(shown.series) == 50
+
+
+def test_thirty_visits_are_enough_with_batches_of_any_size(study):
+    """Runs of 50 volumes, in batches of 40 and 10."""
+    atlas = BrainDictionaryLearning(3, mask=study.mask, reduction=3, random_state=0).fit(study.images)
+    assert atlas._story().feature_visits >= 30
+
+
+def test_maps_are_drawn_upright_however_images_are_stored(study):
+    def stored(path):
+        image = nibabel.load(path)
+        turn = nibabel.orientations.axcodes2ornt("PIL")
+        return image.as_reoriented(nibabel.orientations.ornt_transform(nibabel.io_orientation(image.affine), turn))
+
+    upright, turned = (
+        BrainDictionaryLearning(3, mask=mask, batch_size=20, n_epochs=1, random_state=0).fit(image).panels()[0]
+        for mask, image in ((study.mask, study.images[0]), (stored(study.mask), stored(study.images[0])))
+    )
+    np.testing.assert_array_equal(turned.background, upright.background)
+    assert turned.volumes.shape == upright.volumes.shape

@@ -1,6 +1,7 @@
 """The estimator: what it learns, predicts and recommends."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.base import clone
@@ -108,6 +109,19 @@ def test_pairs_of_a_data_frame_go_by_the_names_of_its_columns(ratings, package):
     named = DataFrame({"item": items + 1000, "who": users, "stars": values})
     model = fitted(named, columns={"user": "who", "rating": "stars"})
     np.testing.assert_array_equal(model.predict(named[["item", "who"]]), expected)
+
+
+def test_pairs_in_a_list_keep_the_types_of_their_ids(ratings):
+    users, items, values = ratings
+    model = fitted((users, [f"film {item}" for item in items], values))
+    pairs = [(int(users[place]), f"film {items[place]}") for place in (0, 50)]
+    np.testing.assert_array_equal(model.predict(pairs), model.predict(tuple(map(list, zip(*pairs, strict=True)))))
+
+
+def test_columns_may_be_numbered(ratings):
+    frame = pd.DataFrame(dict(enumerate(ratings)))
+    model = fitted(frame, columns={"user": 0, "item": 1, "rating": 2})
+    np.testing.assert_array_equal(model.predict(frame), fitted(ratings).predict(tuple(ratings[:2])))
 
 
 def test_predictions_stay_in_the_range_seen_unless_told(X):

@@ -74,6 +74,24 @@ def test_the_header_tells_the_separator(tmp_path, name, separator):
         read_ratings(tmp_path / name)
 
 
+def test_times_may_be_dates(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("user,item,rating,date\n1,10,5,2020-01-02\n1,10,3,2020-01-01T23:00:00\n2,10,4,2020-01-03\n")
+    assert read_ratings(path, duplicates="last").values.tolist() == [5, 4]
+    path.write_text("user,item,rating,date\n1,10,5,2020-01-02\n2,10,4,yesterday\n")
+    with pytest.raises(DataError, match="line 3: the time is not a date like 2020-01-31"):
+        read_ratings(path)
+
+
+def test_a_header_is_asked_for(tmp_path):
+    (tmp_path / "x.csv").write_text("1,10,5\n2,10,4\n")
+    with pytest.raises(DataError, match="A file without a header needs one"):
+        read_ratings(tmp_path / "x.csv")
+    (tmp_path / "x.csv").write_text("My ID,item,rating\n1,10,5\n")
+    with pytest.raises(DataError, match="--column 'user=My ID'"):
+        read_ratings(tmp_path / "x.csv")
+
+
 def test_another_encoding_is_named(tmp_path):
     path = tmp_path / "x.csv"
     path.write_bytes("user,item,rating\n1,Heat,3\n1,Amélie,4\n".encode("latin-1"))

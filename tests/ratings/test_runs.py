@@ -158,6 +158,21 @@ def test_commands_leave_with_what_went_wrong(run, tmp_path):
     code, _, err = run("recommend", "good", "--out", "taken.csv")
     assert code == 2
     assert "exists" in err
+    code, _, err = run("recommend", "good", "--out", "absent/all.csv")
+    assert code == 3
+    assert "cannot write absent/all.csv" in err
+
+
+@pytest.mark.usefixtures("files")
+def test_predictions_find_the_columns_that_the_model_was_learned_with(run, tmp_path):
+    for name in ("ratings", "test"):
+        written = (tmp_path / f"{name}.csv").read_text()
+        (tmp_path / f"{name}-who.csv").write_text(written.replace("userId", "who"))
+    fit = ("--column", "user=who", "-k", "2", "--epochs", "1", "--seed", "0", "--out", "run")
+    assert run("fit", "ratings-who.csv", *fit)[0] == 0
+    assert run("predict", "run", "test-who.csv", "--out", "who.csv")[0] == 0
+    assert run("predict", "run", "test.csv", "--out", "usual.csv")[0] == 0
+    assert (tmp_path / "who.csv").read_text().replace("who", "userId") == (tmp_path / "usual.csv").read_text()
 
 
 def test_a_run_has_a_report_and_its_checkpoints_can_be_loaded(X, tmp_path):

@@ -114,6 +114,14 @@ def test_errors_are_those_of_a_fit_of_its_own(table, parameters, strengths):
         assert error == -own.score(asked)
 
 
+def test_errors_are_clipped_only_where_predictions_are(table):
+    def error(clip):
+        base = MatrixCompletion(8, random_state=0, n_epochs=2, clip=clip)
+        return MatrixCompletionCV(base, alphas=[1e-3], n_splits=1).fit(table).best_.mean
+
+    assert error(clip=True) != error(clip=False)
+
+
 def test_the_strengths_of_a_path_share_their_biases(table, monkeypatch):
     base = MatrixCompletion(3, random_state=0, n_epochs=2, statistics="masked", batch_size=20)
     first, second = (clone(base).set_params(alpha=alpha)._method(0) for alpha in (2.0, 1.0))

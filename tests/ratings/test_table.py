@@ -142,6 +142,14 @@ def test_pairs_that_come_twice():
         RatingTable.from_matrix(sparse.coo_array(([1.0, 2.0], ([0, 0], [1, 1]))))
 
 
+def test_entries_that_are_stored_twice():
+    X = sparse.coo_array(([1.0, 4.0, 3.0], ([0, 0, 1], [0, 0, 1])), shape=(2, 2))
+    with pytest.raises(DataError, match="duplicates='last'"):
+        open_ratings(X)
+    assert open_ratings(X, duplicates="last").values.tolist() == [4, 3]
+    assert open_ratings(X, duplicates="mean").values.tolist() == [2.5, 3]
+
+
 def test_bad_ratings_are_named():
     with pytest.raises(DataError, match="rating number 1 is nan"):
         RatingTable.of([1, 2], [1, 2], [3.0, np.nan])

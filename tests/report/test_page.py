@@ -140,3 +140,14 @@ def test_atoms_are_shown_the_most_used_first(story):
     used = np.abs(story.sample.codes).sum(axis=0)
     order = re.findall(r'title="atom (\d+), used', render([story]))
     assert [int(atom) for atom in order] == np.argsort(-used, kind="stable").tolist()
+
+
+def test_runs_without_held_out_rows_are_not_compared_by_another_figure():
+    history = make_history(5)
+    blind = make_story(title="blind", history=make_history(8, held_out=False))
+    for stories in ([make_story(history=history), blind], [blind, make_story(history=history)]):
+        page = render(stories)
+        assert "<th>held-out objective</th>" in page
+        row = page[page.index("</span>blind</th>") :]
+        assert re.findall(r"<td>([^<]*)</td>", row)[:2] == ["-", "-"]
+    assert "<th>surrogate</th>" in render([blind, blind])

@@ -188,3 +188,14 @@ def test_coarse_keeps_the_largest_of_each_block_with_its_sign():
     assert shown[0, 2] == -0.9
     assert shown[2, 0] == 0.3
     assert coarse(matrix, 5) is matrix
+
+
+def test_names_of_figures_keep_their_capitals():
+    drawn = ProgressPanel().draw(make_story(objective_name="RMSE on held-out ratings"))
+    assert "RMSE on held-out ratings: from" in drawn
+
+
+def test_the_order_of_correlated_atoms_is_told():
+    story = make_story()
+    assert "the most used first." in CorrelationPanel().draw(story)
+    assert "as they are numbered." in CorrelationPanel().draw(replace(story, sample=None))

@@ -100,6 +100,12 @@ def test_visits_count_steps_of_masked_statistics(X):
     assert fitted(X)._story().feature_visits is None
 
 
+def test_the_page_tells_the_reduction_that_auto_chose(X, tmp_path):
+    estimator = fitted(X, reduction="auto", statistics="masked")
+    assert estimator._story().parameters["reduction"] == estimator.reduction_
+    assert "Progress" in headings(page_of(estimator, tmp_path, X))
+
+
 class OwnPanel(Panel):
     name, title = "own", "One of my own"
 

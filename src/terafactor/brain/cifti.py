@@ -158,6 +158,10 @@ class Cifti(ImageKind):
 
 def _places(image: Any) -> Any:
     """Return the axis of grayordinates or parcels."""
+    if not is_a(image, "nibabel", "Cifti2Image"):
+        raise DataError(
+            f"the mask of CIFTI series must be a CIFTI image, such as a .dscalar.nii file, got a {type(image).__name__}"
+        )
     return image.header.get_axis(1)
 
 

@@ -29,7 +29,7 @@ COLUMNS = re.compile(r"(trans|rot)_[xyz]|cosine\d+")
 STEADY = re.compile(r"non_steady_state_outlier\d+")
 """Columns that mark volumes from before the scanner reached its steady state, which "auto" leaves out."""
 
-IMAGE_ONLY = re.compile(r"_(space|res|den|hemi|desc)-[A-Za-z0-9]+|_(bold|boldref)?\.[a-z.]+$|_bold$")
+IMAGE_ONLY = re.compile(r"_(space|cohort|res|den|hemi|desc)-[A-Za-z0-9]+|_(bold|boldref)?\.[a-z.]+$|_bold$")
 """Parts of the name of an image that the table of its run does not have."""
 
 
@@ -73,7 +73,8 @@ def resolve_confounds(confounds: Any, images: Sequence[Any]) -> list[Confounds]:
         found = [_beside(image) for image in images]
         _say_missing([name_of(image, number) for number, image in enumerate(images) if found[number] is None])
         return [Confounds() if path is None else _from_table(path) for path in found]
-    if isinstance(confounds, str | os.PathLike | np.ndarray) or not hasattr(confounds, "__len__"):
+    one = isinstance(confounds, str | os.PathLike | np.ndarray) or hasattr(confounds, "columns")
+    if one or not hasattr(confounds, "__len__"):
         confounds = [confounds]
     if len(confounds) != len(images):
         raise DataError(

@@ -17,6 +17,7 @@ from terafactor._random import resolve_seed
 from terafactor._threads import resolve_threads
 from terafactor._typing import Array
 from terafactor.brain import maps
+from terafactor.brain.find import find_images
 from terafactor.brain.images import ImagesSource
 from terafactor.brain.kinds import masker_options
 from terafactor.brain.preparation import masked_images
@@ -180,6 +181,11 @@ class BrainDictionaryLearning(AtlasTraining, AtlasReporting, TransformerMixin, B
                 self._keep(learner)
         return self
 
+    def fit_transform(self, imgs: Any, y: Any = None, confounds: Any = None) -> list[Array]:
+        """Learn the maps, and return their series in the same images, cleaned of the same confounds."""
+        images = find_images(imgs)
+        return self.fit(images, confounds=confounds).transform(images, confounds=confounds)
+
     def transform(self, imgs: Any, confounds: Any = None) -> list[Array]:
         """Return the series of the maps in each image, a list of arrays of shape (n_volumes, n_components).
 
@@ -233,7 +239,7 @@ class BrainDictionaryLearning(AtlasTraining, AtlasReporting, TransformerMixin, B
         """Return the connected regions of the maps of at least ``min_size`` cubic mm, and the map that each is of."""
         return maps.regions(self.components_img_, min_size)
 
-    def label(self, atlas: Any, names: Mapping[int, str] | Sequence[str]) -> Sequence[tuple[str, float]]:
+    def label(self, atlas: Any, names: Mapping[int, str] | Sequence[str] | None = None) -> Sequence[tuple[str, float]]:
         """Find for each map the region of an atlas that it overlaps most; set ``labels_`` to names and overlaps.
 
         The overlap is the Dice coefficient of the region and the map where it is above half its maximum.
@@ -242,11 +248,12 @@ class BrainDictionaryLearning(AtlasTraining, AtlasReporting, TransformerMixin, B
         ----------
         atlas : image or path
             Number of the region of each voxel, in any resolution.
-        names : mapping from number to name, or sequence that counts from 0, the background
+        names : mapping from number to name, or sequence that counts from 0, the background; None: the numbers
         """
         check_is_fitted(self, "components_")
         values = maps.atlas_values(self.masker_, atlas)
-        self.labels_ = maps.labels_by_overlap(self.components_, values, maps.numbered(names))
+        named = maps.numbered({n: str(n) for n in np.unique(values)} if names is None else names)
+        self.labels_ = maps.labels_by_overlap(self.components_, values, named)
         return self.labels_
 
     def save_maps(self, stem: str | Path) -> list[Path]:

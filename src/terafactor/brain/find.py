@@ -15,7 +15,10 @@ from terafactor.errors import DataError
 PATTERNS = ("*_bold.nii.gz", "*_bold.nii", "*_bold.dtseries.nii", "*_bold.ptseries.nii", "*hemi-L*_bold.func.gii")
 """Files of a BIDS folder that hold series."""
 
-SPACE = re.compile(r"_(space|res|den)-[A-Za-z0-9]+")
+SURFACE = re.compile(r"hemi-[LR][^/]*\.gii(\.gz)?$")
+"""Files that hold one hemisphere."""
+
+SPACE = re.compile(r"_(space|cohort|res|den)-[A-Za-z0-9]+")
 
 
 def find_images(things: Any) -> list[Any]:
@@ -25,7 +28,7 @@ def find_images(things: Any) -> list[Any]:
     ----------
     things : path, glob, folder, image, or sequence of these
     """
-    found = list(_found(things))
+    found = _without_twins(list(_found(things)))
     if not found:
         raise DataError("there is no image: an empty list was given")
     return found
@@ -45,7 +48,7 @@ def _found_at(text: str) -> list[str]:
     if os.path.isdir(text):
         return _in_folder(Path(text))
     if glob.has_magic(text) and not os.path.lexists(text):
-        found = _without_twins(sorted(glob.glob(text, recursive=True)))
+        found = sorted(glob.glob(text, recursive=True))
         if not found:
             raise DataError(f"no file matches {text!r}")
         return found
@@ -69,12 +72,13 @@ def _in_folder(folder: Path) -> list[str]:
     return found
 
 
-def _without_twins(paths: list[str]) -> list[str]:
-    """Return the paths with one per surface image: the file of the first hemisphere stands for both."""
-    kept: list[str] = []
-    covered: set[str] = set()
-    for path in paths:
-        if path not in covered:
-            kept.append(path)
-            covered.update(str(twin) for twin in (twin_files(Path(path)) if "hemi-" in path else ()))
+def _without_twins(things: list[Any]) -> list[Any]:
+    """Return images with one per surface image: the file of the first hemisphere stands for both."""
+    kept: list[Any] = []
+    covered: set[Path] = set()
+    for thing in things:
+        path = Path(thing) if isinstance(thing, str) and SURFACE.search(thing) else None
+        if path is None or path not in covered:
+            kept.append(thing)
+            covered.update({*twin_files(path)} - {path} if path else ())
     return kept

@@ -20,6 +20,7 @@ import numpy as np
 from terafactor._typing import Array, Indices
 from terafactor.brain.confounds import Confounds
 from terafactor.brain.kinds import ImageKind, mask_series, masker_options, n_features, name_of, nibabel
+from terafactor.data.joined import distinct_labels
 from terafactor.data.source import MUST_BE_FINITE, MatrixSource, check_finite, check_indices
 from terafactor.errors import DataError
 
@@ -106,6 +107,15 @@ class ImagesSource(MatrixSource):
     def record_name(self, record: int) -> str:
         return name_of(self.things[record], record)
 
+    def record_label(self, record: int) -> str:
+        return self._labels[record]
+
+    @cached_property
+    def _labels(self) -> list[str]:
+        numbers = range(len(self.things))  # runs of different subjects may have the same name in folders of their own
+        plain = [super(ImagesSource, self).record_label(number) for number in numbers]
+        return distinct_labels(plain, [self.record_name(number) for number in numbers], numbers)
+
     def read(self, rows: Indices, columns: Indices | None = None) -> Array:
         check_indices(rows, self.shape[0], "rows")
         if columns is not None:
@@ -177,7 +187,7 @@ class ImagesSource(MatrixSource):
     def _content_of(self, record: int) -> bytes:
         thing = self.things[record]
         if isinstance(thing, str | os.PathLike):
-            return _sampled(Path(thing))
+            return b"".join(_sampled(path) for path in self.kind.files(Path(thing)))
         image, _ = self.kind.load(self.images[record])
         parts = image.data.parts.values() if hasattr(image, "mesh") else (image.dataobj,)
         return hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).digest()

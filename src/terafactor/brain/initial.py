@@ -45,6 +45,8 @@ def initial_maps(
     n_rows = max(n_components, min(ROWS_PER_MAP * n_components, MAX_VALUES // source.shape[1]))
     stream = BatchStream(source, batch_size, masks_of(source, reduction, seed), seed, whole_rows=False)
     rows = source.read(np.sort(_spread(stream.first_rows(SPREAD * n_rows), n_rows)))
+    if not rows.any():  # nothing to find in them: noise to start from
+        return initial_atoms(rows[:n_components], n_components, constraint, seed)
     with Executor():  # holds BLAS to one thread: the same bits whatever the machine has
         maps = _sparse_combinations(_sampled(rows), SPARE * n_components)[:n_components] @ rows
     return initial_atoms(_largest_entries(maps), n_components, constraint, seed)

@@ -50,6 +50,10 @@ class ImageKind(ABC):
     def open(self, thing: Any, mask: Any) -> Any:
         """Return the image of a path, or the object itself; ``mask`` may tell what the file does not."""
 
+    def files(self, path: Path) -> list[Path]:
+        """Return the files that the image of a path is in."""
+        return [path]
+
     @abstractmethod
     def length(self, image: Any) -> int | None:
         """Return the number of images in time; None when there is no time axis."""
@@ -66,8 +70,12 @@ class ImageKind(ABC):
     def mismatch(self, image: Any, reference: Any) -> str | None:
         """Say how an image lies otherwise than a reference, as the end of a sentence; None when it does not."""
 
-    def volumes(self, masker: Any, rows: Array) -> Array | None:
-        """Return rows (n, p) as volumes (x, y, z, n), zero outside the mask, to be drawn on slices; None: no such."""
+    def volumes(self, masker: Any, rows: Array) -> tuple[Array, Array] | None:
+        """Return rows (n, p) as volumes to be drawn on slices, and the sizes of voxels in mm (3,); None: no such.
+
+        Volumes (x, y, z, n) go from left to right, from back to front and from bottom to top, however images are
+        stored, and are zero outside the mask.
+        """
         return None
 
     def viewer(self, masker: Any, row: Array, background: Array | None, title: str) -> str | None:
@@ -166,7 +174,7 @@ def make_masker(kind: ImageKind, mask: Any, images: Sequence[Any], options: Mapp
         masker.set_params(**_defaults(kind, options), **options)
     try:
         fitted = kind.fit_masker(masker, images)
-    except (ValueError, OSError) as error:
+    except (ValueError, TypeError, OSError) as error:
         raise DataError(f"the mask cannot be used: {error}") from error
     if n_features(fitted) == 0:
         raise DataError("the mask is empty: it leaves nothing of the images; give another one")
@@ -179,8 +187,12 @@ def n_features(masker: Any) -> int:
 
 
 def masker_options(masker: Any) -> dict[str, Any]:
-    """Return the options of a masker that change what it returns."""
-    return {name: value for name, value in masker.get_params(deep=False).items() if name not in NOT_OF_THE_DATA}
+    """Return the options of a masker that change what it returns, arrays as lists, which files can hold."""
+    return {
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in masker.get_params(deep=False).items()
+        if name not in NOT_OF_THE_DATA
+    }
 
 
 def mask_series(masker: Any, image: Any, confounds: Any, sample_mask: Any) -> Array:

@@ -79,6 +79,8 @@ def labels_by_overlap(maps: Array, atlas: Array, names: Mapping[int, str]) -> li
         Number of the region of each voxel, 0 outside.
     names : mapping from number to name
     """
+    if not names:
+        return [("unlabelled", 0.0)] * len(maps)
     inside = outlines(maps).astype(np.float64)
     numbers = np.array(sorted(names))
     regions = (atlas[np.newaxis] == numbers[:, np.newaxis]).astype(np.float64)
@@ -97,8 +99,11 @@ def atlas_values(masker: Any, atlas: Any) -> Array:
     image, maskers = nilearn("image"), nilearn("maskers")
     if not hasattr(masker.mask_img_, "affine"):
         raise DataError("labels by overlap need volumes: the maps and the atlas must be NIfTI images")
+    regions = image.load_img(atlas)
+    if np.prod(regions.shape[3:]) != 1:
+        raise DataError(f"labels need the number of one region per voxel, a 3-D image, but {regions.shape} was given")
     nearest = image.resample_to_img(
-        atlas, masker.mask_img_, interpolation="nearest", copy_header=True, force_resample=True
+        regions, masker.mask_img_, interpolation="nearest", copy_header=True, force_resample=True
     )
     plain = maskers.NiftiMasker(mask_img=masker.mask_img_, standardize=None).fit()
     return np.rint(plain.transform(nearest)).astype(np.int64).ravel()

@@ -86,7 +86,7 @@ class SparsityPanel(Panel):
         ratios = maps.l1_l2_ratios(np.asarray(story.components))
         names = [f"map {number}: {ratio:.1f}" for number, ratio in enumerate(ratios)]
         caption = "l1 norm over l2 norm of each map: its square is about the number of voxels that matter"
-        return bar_chart(caption, Axis("map", "count"), Axis("l1/l2"), ratios, names)
+        return bar_chart(caption, Axis("maps, those that explain most first", "count"), Axis("l1/l2"), ratios, names)
 
 
 class SeriesPanel(Panel):

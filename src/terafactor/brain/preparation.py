@@ -51,7 +51,8 @@ def masked_images(
         Threads that will read at the same time.
     """
     things = find_images(images)
-    kind = kind_of(things)
+    held = getattr(mask, "mask_img_", None)
+    kind = kind_of(things if held is None else [held, *things])
     opened = open_images(kind, things, mask)
     if not resample:
         check_alike(kind, things, opened, opened[0], name_of(things[0], 0))

@@ -15,7 +15,7 @@ from terafactor.brain import maps
 from terafactor.brain.kinds import ImageKind
 from terafactor.brain.panels import AtlasPanel, SeriesPanel, SparsityPanel
 from terafactor.data import MatrixSource
-from terafactor.data.rows import SelectedRows
+from terafactor.data.rows import SelectedRows, whole_records
 from terafactor.errors import DataError
 from terafactor.problem import Problem
 from terafactor.report import Panel, Reporting, RowSample, Story
@@ -86,15 +86,14 @@ class AtlasReporting(Reporting):
         return written
 
     def panels(self) -> Sequence[Panel]:
-        volumes = self._kind.volumes(self.masker_, self.components_)
-        if volumes is None:
-            return [SparsityPanel()]
         behind = np.ones(self.components_.shape[1], np.float32) if self.background_ is None else self.background_
-        background = np.asarray(self._kind.volumes(self.masker_, behind[np.newaxis]))[..., 0]
-        sizes = np.sqrt((np.asarray(self.masker_.mask_img_.affine)[:3, :3] ** 2).sum(axis=0))
+        drawn = self._kind.volumes(self.masker_, np.vstack([self.components_, behind]))
+        if drawn is None:
+            return [SparsityPanel()]
+        volumes, sizes = drawn
         labels = [name for name, _ in getattr(self, "labels_", ())]  # not yet there while a fit runs
         linked = getattr(self, "_pages", ())
-        return [AtlasPanel(volumes, background, sizes, labels, linked), SparsityPanel()]
+        return [AtlasPanel(volumes[..., :-1], volumes[..., -1], sizes, labels, linked), SparsityPanel()]
 
     def present(
         self,
@@ -136,9 +135,9 @@ class AtlasReporting(Reporting):
         """Return the story with the series of one run, where there are images."""
         source, details = self._source_to_show(X, details)
         if source is not None:
-            rows = source.records[0]
-            run = SelectedRows(source, np.arange(rows.start, min(rows.stop, rows.start + MAX_VOLUMES)))
-            series = SeriesPanel(source.record_label(0), self._encode(run))
+            images = source.base if isinstance(source, SelectedRows) else source  # of which some may be held out
+            run = SelectedRows(images, whole_records(images)[0][:MAX_VOLUMES])
+            series = SeriesPanel(images.record_label(0), self._encode(run))
             details = {"panels": [*self.panels(), series]} | details
         if "data" in details:
             details["data"] = _without_paths(details["data"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from terafactor.brain.kinds import ImageKind, name_of, nibabel, nilearn, offline
 from terafactor.data.formats import is_a
 from terafactor.errors import DataError
 from terafactor.solver.position import Position
+
+logger = logging.getLogger("terafactor")
 
 FSAVERAGE5 = 10242
 """Vertices of a hemisphere of the mesh that nilearn ships."""
@@ -39,9 +43,12 @@ class Surfaces(ImageKind):
         files = {part: path for part, path in _hemispheres(Path(thing)).items() if path.exists()}
         if not files:
             raise DataError(f"{thing} does not exist")
-        data = {part: np.atleast_2d(surface.load_surf_data(str(path))) for part, path in files.items()}
+        data = {part: _columns(surface.load_surf_data(str(path))) for part, path in files.items()}
         mesh = _mesh(mask, name_of(thing), {part: len(values) for part, values in data.items()})
         return surface.SurfaceImage(mesh={part: mesh.parts[part] for part in data}, data=data)
+
+    def files(self, path: Path) -> list[Path]:
+        return [twin for twin in twin_files(path) if twin.exists()]
 
     def length(self, image: Any) -> int | None:
         return int(image.shape[1]) if len(image.shape) == 2 else None
@@ -57,13 +64,17 @@ class Surfaces(ImageKind):
         found, needed = _vertices(image), _vertices(reference)
         return None if found == needed else f"has {found} vertices instead of {needed}"
 
-    def viewer(self, masker: Any, row: Array, background: Array | None, title: str) -> str:
+    def viewer(self, masker: Any, row: Array, background: Array | None, title: str) -> str | None:
+        if find_spec("plotly") is None:
+            logger.warning("no pages of maps on surfaces, which need plotly: pip install 'terafactor[brain]' brings it")
+            return None
         image = self.masker_at(Position({}, self.masker_arrays(masker)), {}).inverse_transform(row)
         part = max(image.data.parts, key=lambda part: float(np.abs(image.data.parts[part]).max()))
         view = nilearn("plotting").view_surf(image.mesh, surf_map=image, hemi=part, title=title)
         return offline(view.get_standalone())
 
     def new_masker(self, mask: Any, options: Mapping[str, Any]) -> Any:
+        mask = self.open(mask, None)
         return nilearn("maskers").SurfaceMasker(mask_img=mask, **{"standardize": None, **options})
 
     def fit_masker(self, masker: Any, images: Sequence[Any]) -> Any:
@@ -123,6 +134,11 @@ def _mesh(mask: Any, name: str, found: dict[str, int]) -> Any:
             f"SurfaceImage with the mesh (only that of fsaverage5, with {FSAVERAGE5} per hemisphere, is known here)"
         )
     return nilearn("datasets").load_fsaverage("fsaverage5")["pial"]
+
+
+def _columns(values: Array) -> Array:
+    """Return values at vertices (p, n); those of a single volume come without the second axis."""
+    return values.reshape(len(values), -1)
 
 
 def _vertices(image: Any) -> dict[str, int]:

@@ -15,7 +15,7 @@ from terafactor.brain.kinds import ImageKind, kind_named, masker_options
 from terafactor.brain.preparation import masked_images, packed_images
 from terafactor.data import BatchStream, MatrixSource
 from terafactor.data.masks import masks_of
-from terafactor.errors import ParameterError
+from terafactor.errors import DataError, ParameterError
 from terafactor.estimators import MaskedDictionaryLearning
 from terafactor.estimators.model_file import ModelFileMixin
 from terafactor.problem import ElasticNet, NormBall, Problem
@@ -179,7 +179,10 @@ class AtlasTraining(ModelFileMixin):
         if self.dict_init is None:
             return initial_maps(data, constraint, self.n_components, self.batch_size, self.reduction, seed)
         plain = self._kind.masker_at(Position({}, self._kind.masker_arrays(self.masker_)), {})
-        given = np.atleast_2d(plain.transform_single_imgs(self._kind.open(self.dict_init, self.mask)))
+        try:
+            given = np.atleast_2d(plain.transform_single_imgs(self._kind.open(self.dict_init, self.mask)))
+        except (AttributeError, ValueError, TypeError, OSError) as error:
+            raise DataError(f"dict_init must be an image of maps as the images are, or its path: {error}") from error
         if len(given) != self.n_components:
             raise ParameterError(f"dict_init has {len(given)} maps, but n_components is {self.n_components}")
         return initial_atoms(np.ascontiguousarray(given, data.dtype), self.n_components, constraint, seed)

@@ -66,11 +66,13 @@ class Volumes(ImageKind):
             return f"has the affine {_rounded(image.affine)} instead of {_rounded(reference.affine)}"
         return None
 
-    def volumes(self, masker: Any, rows: Array) -> Array:
-        mask = np.asarray(masker.mask_img_.dataobj) > 0
+    def volumes(self, masker: Any, rows: Array) -> tuple[Array, Array]:
+        mask, affine = np.asarray(masker.mask_img_.dataobj) > 0, np.asarray(masker.mask_img_.affine)
         volumes = np.zeros((*mask.shape, len(rows)), rows.dtype)
         volumes[mask] = rows.T
-        return volumes
+        directions = nibabel().orientations.io_orientation(affine)
+        sizes = np.linalg.norm(affine[:3, :3], axis=0)[np.argsort(directions[:, 0])]
+        return nibabel().orientations.apply_orientation(volumes, directions), sizes
 
     def viewer(self, masker: Any, row: Array, background: Array | None, title: str) -> str:
         plain = self.masker_at(Position({}, self.masker_arrays(masker)), {})
@@ -99,6 +101,8 @@ class Volumes(ImageKind):
     def masker_at(self, position: Position, options: Mapping[str, Any]) -> Any:
         mask = position.array("mask", (None, None, None), np.bool_)
         affine = position.array("affine", (4, 4), np.float64)
+        if options.get("target_affine") is not None:  # where the mask lies already
+            options = {**options, "target_affine": affine, "target_shape": mask.shape}
         return self.new_masker(nibabel().Nifti1Image(mask.astype(np.uint8), affine), options).fit()
 
     def write(self, image: Any, stem: Path) -> list[Path]:

@@ -28,7 +28,7 @@ FIT_EXAMPLE = (
 TRANSFORM_EXAMPLE = "Example: terafactor brain transform atlas/ run.nii.gz --out series.tsv"
 REPORT_EXAMPLE = "Example: terafactor brain report atlas/ --labels regions.nii.gz --names regions.txt"
 
-NAMES_HELP = "Names of its regions, a line each, from number 1 on."
+NAMES_HELP = "Names of its regions, a line each, from number 1 on; by default their numbers."
 
 Images = Annotated[
     list[str], typer.Argument(metavar="IMAGES...", help="Files, quoted globs or folders of BIDS derivatives.")
@@ -133,15 +133,19 @@ def transform(
     """Write the series of the maps in an image: a line per volume, a column per map."""
     import numpy as np
 
+    from terafactor._durable import naming
     from terafactor.errors import ParameterError
 
     if out.exists():
         raise ParameterError(f"{out} exists: choose another name, or remove it")
     data = absolute_data([image], confounds)
+    if len(data["images"]) > 1:
+        raise ParameterError(f"{image} stands for {len(data['images'])} images: give one, as each has its own table")
     estimator = load_kind(model, "BrainDictionaryLearning", threads)
     (series,) = estimator.transform(data["images"], confounds=data["confounds"])
     header = "\t".join(f"map_{number:03d}" for number in range(series.shape[1]))
-    np.savetxt(out, series, fmt="%.6g", delimiter="\t", header=header, comments="")
+    with naming(out):
+        np.savetxt(out, series, fmt="%.6g", delimiter="\t", header=header, comments="")
     typer.echo(f"wrote the series of {series.shape[1]} maps in {series.shape[0]:,} volumes to {out}", err=True)
 
 
@@ -164,8 +168,8 @@ def write_pages(run: Path, labels: Path | None = None, names: Path | None = None
 
     directory, estimator = RunDirectory(run.absolute()), load_kind(run, "BrainDictionaryLearning")
     if labels is not None:
-        lines = [] if names is None else names.read_text(encoding="utf-8").splitlines()
-        estimator.label(str(labels), ["background", *lines])
+        lines = None if names is None else names.read_text(encoding="utf-8").splitlines()
+        estimator.label(str(labels), None if lines is None else ["background", *lines])
     if viewers:
         estimator.write_viewers(run)
     config = directory.config()

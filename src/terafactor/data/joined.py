@@ -46,7 +46,12 @@ class JoinedSource(MatrixSource):
         ]
         self.shape = (int(self._starts[-1]), first.shape[1])
         self.dtype = first.dtype
-        self._labels = self._distinct_labels()
+        parts = [(self.sources[number], inner) for number, inner in self._parts]
+        self._labels = distinct_labels(
+            [source.record_label(inner) for source, inner in parts],
+            [source.record_name(inner) for source, inner in parts],
+            [number for number, _ in self._parts],
+        )
         self.in_memory = all(source.in_memory for source in self.sources)
         self.whole_records = any(source.whole_records for source in self.sources)
         self.checked = all(source.checked for source in self.sources)
@@ -124,23 +129,6 @@ class JoinedSource(MatrixSource):
         heights = [source.shape[0] for source in self.sources]
         return 1.0 if max(shares) == 1 else float(np.average(shares, weights=heights))
 
-    def _distinct_labels(self) -> list[str]:
-        """Return labels that tell the sources apart: with folders, or else with numbers, where names are the same."""
-        labels = [self.sources[number].record_label(inner) for number, inner in self._parts]
-        if self._tell_apart(labels):
-            return labels
-        names = [self.sources[number].record_name(inner).replace("\\", "/") for number, inner in self._parts]
-        shared = os.path.commonprefix(names).rfind("/") + 1  # noqa: RUF071, the folders that all share
-        names = [name[shared:] for name in names]
-        if self._tell_apart(names):
-            return names
-        return [f"{label} ({number})" for label, (number, _) in zip(labels, self._parts, strict=True)]
-
-    def _tell_apart(self, labels: list[str]) -> bool:
-        """Whether no label is of records of two sources."""
-        owners = {label: number for label, (number, _) in zip(labels, self._parts, strict=True)}
-        return all(owners[label] == number for label, (number, _) in zip(labels, self._parts, strict=True))
-
     def _owners(self, rows: Indices) -> Indices:
         return np.searchsorted(self._starts, rows, side="right") - 1
 
@@ -182,3 +170,24 @@ def _check_alike(source: MatrixSource, first: MatrixSource) -> None:
         )
     if source.dtype != first.dtype:
         raise DataError(f"{one} is read as {source.dtype}, but {other} as {first.dtype}: convert one of them")
+
+
+def distinct_labels(labels: Sequence[str], names: Sequence[str], owners: Sequence[int]) -> list[str]:
+    """Return labels that tell records of different owners apart: with folders, or else with numbers, where they do not.
+
+    labels: what records are called without folders; names: with them; owners: numbers of the files that records are of.
+    """
+    if _tell_apart(labels, owners):
+        return list(labels)
+    plain = [name.replace("\\", "/") for name in names]
+    shared = os.path.commonprefix(plain).rfind("/") + 1  # noqa: RUF071, the folders that all share
+    inside = [name[shared:] for name in plain]
+    if _tell_apart(inside, owners):
+        return inside
+    return [f"{label} ({owner})" for label, owner in zip(labels, owners, strict=True)]
+
+
+def _tell_apart(labels: Sequence[str], owners: Sequence[int]) -> bool:
+    """Whether no label is of records of two owners."""
+    last = dict(zip(labels, owners, strict=True))
+    return all(last[label] == owner for label, owner in zip(labels, owners, strict=True))

@@ -210,7 +210,7 @@ def path_errors(
         with Executor(method.n_threads) as executor:
             model = method.model(state).with_users(method.codes(state, known, executor))
             predicted = model.predict(asked.users, asked.items, executor)
-        found.append((strength, rmse(np.clip(predicted, low, high), asked.values)))
+        found.append((strength, rmse(np.clip(predicted, low, high) if base.clip else predicted, asked.values)))
         start = state.rewound() if strength is not None else None
     return found
 

@@ -68,7 +68,7 @@ class MatrixCompletion(Storing):
     clip : bool, default=True
         Whether predictions stay within the range of the ratings seen.
     duplicates : {"error", "last", "mean"}, default="error"
-        What to do when a user rates an item more than once, in files, frames and tuples.
+        What to do when a user rates an item more than once.
     columns : mapping or None, default=None
         Which columns of files and frames are "user", "item", "rating" and "time", when their names do not tell.
     tol : float, default=0.0

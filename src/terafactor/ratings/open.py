@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,7 +42,7 @@ def open_ratings(X: Any, *, duplicates: Duplicates = "error", columns: Mapping[s
 
         return read_ratings(os.fspath(X), duplicates=duplicates, columns=columns)
     if hasattr(X, "tocoo"):
-        return RatingTable.from_matrix(X)
+        return RatingTable.from_matrix(X, duplicates=duplicates)
     if isinstance(X, tuple) and len(X) in (3, 4):
         return RatingTable.of(*X, duplicates=duplicates)
     if hasattr(X, "columns") and hasattr(X, "__getitem__"):
@@ -55,29 +56,29 @@ def open_ratings(X: Any, *, duplicates: Duplicates = "error", columns: Mapping[s
 
 
 def find_columns(
-    available: list[str],
-    asked: Mapping[str, str] | None = None,
+    available: list[Any],
+    asked: Mapping[str, Any] | None = None,
     needed: tuple[str, ...] = ("user", "item", "rating"),
-) -> dict[str, str]:
+) -> dict[str, Any]:
     """Return which of the columns are "user", "item", "rating" and "time"; those not needed may be absent."""
     known = {_plain(name): name for name in reversed(available)}
-    found = {role: next((known[name] for name in names if name in known), "") for role, names in NAMES.items()} | dict(
-        asked or {}
-    )
+    told = {role: next((known[name] for name in names if name in known), None) for role, names in NAMES.items()}
+    found = {role: name for role, name in (told | dict(asked or {})).items() if name not in (None, "")}
+    there = ", ".join(map(str, available))
     for role, name in found.items():
-        if name and name not in available:
-            raise DataError(f"there is no column {name!r} for {role}; there are {', '.join(available)}")
-    missing = [role for role in needed if not found[role]]
+        if name not in available:
+            raise DataError(f"there is no column {name!r} for {role}; there are {there}")
+    missing = [role for role in needed if role not in found]
     if missing:
         raise DataError(
-            f"no column is recognized as {missing[0]} among {', '.join(available)}: "
+            f"no column is recognized as {missing[0]} among {there}: "
             f"say which, as in columns={{{missing[0]!r}: {available[0]!r}}} "
-            f"(on the command line --column {missing[0]}={available[0]})"
+            f"(on the command line --column {shlex.quote(f'{missing[0]}={available[0]}')})"
         )
-    return {role: name for role, name in found.items() if name}
+    return found
 
 
-def find_pair(available: list[str], asked: Mapping[str, str] | None = None) -> tuple[str, str] | None:
+def find_pair(available: list[Any], asked: Mapping[str, Any] | None = None) -> tuple[Any, Any] | None:
     """Return which columns of a table of pairs are user and item; None where it has two that are neither by name."""
     wanted = {role: name for role, name in (asked or {}).items() if role in ("user", "item")}
     names = {name for role in ("user", "item") for name in NAMES[role]}
@@ -88,12 +89,12 @@ def find_pair(available: list[str], asked: Mapping[str, str] | None = None) -> t
     return found["user"], found["item"]
 
 
-def _plain(name: str) -> str:
+def _plain(name: Any) -> str:
     return str(name).split(":")[0].strip().lower()
 
 
 def _from_frame(frame: Any, duplicates: Duplicates, columns: Mapping[str, str] | None) -> RatingTable:
-    found = find_columns([str(name) for name in frame.columns], columns)
+    found = find_columns(list(frame.columns), columns)
     return RatingTable.of(*(frame[name] for name in found.values()), duplicates=duplicates)
 
 

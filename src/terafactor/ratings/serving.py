@@ -46,7 +46,7 @@ class Serving:
 
         Parameters
         ----------
-        X : tuple (users, items), data frame, array of shape (n, 2), or sparse matrix (users, items)
+        X : tuple (users, items), data frame, array of shape (n, 2), list of pairs, or sparse matrix (users, items)
             Ids of pairs, or a matrix whose stored entries say which pairs. Columns of a data frame are found by their
             names as in :meth:`fit`, others being ignored; two columns of other names are user and item.
 
@@ -208,10 +208,10 @@ def _pairs(X: Any, columns: Mapping[str, str] | None) -> tuple[Any, Any]:
     if isinstance(X, tuple) and len(X) == 2:
         return X
     if hasattr(X, "columns") and hasattr(X, "__getitem__"):
-        found = find_pair([str(name) for name in X.columns], columns)
+        found = find_pair(list(X.columns), columns)
         if found is not None:
             return X[found[0]], X[found[1]]
-    pairs = np.asarray(X)
+    pairs = np.asarray(X, object if isinstance(X, list) else None)  # NumPy would turn 1 beside "a" into text
     if pairs.ndim != 2 or pairs.shape[1] != 2:
         raise DataError(f"pairs must be a tuple (users, items) or an array of shape (n, 2), got shape {pairs.shape}")
     return pairs[:, 0], pairs[:, 1]

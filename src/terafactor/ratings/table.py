@@ -61,16 +61,17 @@ class RatingTable:
         return table.without_duplicates(duplicates)
 
     @classmethod
-    def from_matrix(cls, matrix: Any) -> RatingTable:
+    def from_matrix(cls, matrix: Any, *, duplicates: Duplicates = "error") -> RatingTable:
         """Return the table of a SciPy sparse matrix (users, items) of which stored entries are the ratings.
 
-        Row and column numbers are the ids; zeros that are stored count as ratings of zero.
+        Row and column numbers are the ids; zeros that are stored count as ratings of zero. An entry that is stored more
+        than once is a duplicate, as :meth:`of` has them.
         """
         entries = matrix.tocoo()
         shape = [np.arange(length) for length in entries.shape]
         users, items = (np.asarray(numbers).astype(np.int32) for numbers in (entries.row, entries.col))
         table = cls(users, items, _as_ratings(entries.data), Ids(shape[0]), Ids(shape[1]))
-        return table.without_duplicates("error")
+        return table.without_duplicates(duplicates)
 
     def __len__(self) -> int:
         return len(self.values)

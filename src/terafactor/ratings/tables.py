@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from terafactor._durable import naming
 from terafactor._typing import Array
 from terafactor.data.formats import require
 from terafactor.errors import DataError, ParameterError
@@ -20,12 +21,14 @@ from terafactor.ratings.readers.text import COMMA, TAB, with_its_separator
 if TYPE_CHECKING:
     from terafactor.ratings.matrix_completion import MatrixCompletion
 
+PAIR = ("user", "item")
+
 
 def add_predictions(
     estimator: MatrixCompletion, pairs: Path, out: Path, columns: Mapping[str, str] | None = None
 ) -> int:
     """Write the table of pairs with a column ``prediction``; return how many there are."""
-    frame, found = _read_pairs(pairs, columns)
+    frame, found = _read_pairs(pairs, columns or {}, estimator.columns or {})
     users, items = (
         as_known(ids, frame[found[role]].to_list())
         for role, ids in (("user", estimator.users_), ("item", estimator.items_))
@@ -113,30 +116,36 @@ class Recommendations:
         return {"item": item, "rating": rating} | ({} if title is None else {"title": title})
 
 
-def _read_pairs(path: Path, columns: Mapping[str, str] | None) -> tuple[Any, dict[str, str]]:
-    """Return a table, and which of its columns hold users and items; ids of a text file are text, as they stand."""
+def _read_pairs(path: Path, columns: Mapping[str, str], usual: Mapping[str, str]) -> tuple[Any, dict[str, str]]:
+    """Return a table, and which of its columns hold users and items; ids of a text file are text, as they stand.
+
+    columns: which hold what; usual: what the model was learned with, where the table has such columns.
+    """
     polars = require("polars", extra="ratings", purpose=f"reading {path}")
-    pair = ("user", "item")
     try:
         if path.suffix.lower() in (".parquet", ".pq"):
             frame = polars.read_parquet(path)
-            return frame, find_columns(list(frame.columns), columns, needed=pair)
+            return frame, _find_pair(list(frame.columns), columns, usual)
         separator = with_its_separator(path, TAB if path.suffix.lower() in (".tsv", ".inter") else COMMA).separator
         content = without_blank_lines(path)
         header = polars.read_csv(content, separator=separator, n_rows=0).columns
-        found = find_columns(header, columns, needed=pair)
-        texts = {found[role]: polars.String for role in pair}
+        found = _find_pair(header, columns, usual)
+        texts = {found[role]: polars.String for role in PAIR}
         return polars.read_csv(content, separator=separator, schema_overrides=texts), found
     except (polars.exceptions.PolarsError, OSError) as error:
         raise DataError(f"{path} cannot be read as a table: {error}") from error
 
 
+def _find_pair(header: list[str], columns: Mapping[str, str], usual: Mapping[str, str]) -> dict[str, str]:
+    asked = {role: name for role, name in usual.items() if role in PAIR and name in header} | dict(columns)
+    return find_columns(header, asked, needed=PAIR)
+
+
 def _write_table(frame: Any, path: Path) -> None:
     if path.exists():
         raise ParameterError(f"{path} exists: choose another name, or remove it")
-    if path.suffix.lower() == ".parquet":
-        frame.write_parquet(path)
-    elif path.suffix.lower() == ".csv":
-        frame.write_csv(path)
-    else:
+    writers = {".parquet": frame.write_parquet, ".csv": frame.write_csv}
+    if path.suffix.lower() not in writers:
         raise ParameterError(f"tables are written as .parquet or .csv, got {path}")
+    with naming(path):
+        writers[path.suffix.lower()](path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -46,6 +47,8 @@ def render(stories: Sequence[Story], title: str | None = None) -> str:
     """Return the page of one run, or of several on the same axes."""
     if not stories:
         raise ParameterError("a report needs at least one run, got none")
+    if len(stories) > 1 and any(story.held_out for story in stories):
+        stories = [replace(story, beside_held_out=True) for story in stories]
     scripts = [static(name) for name in SCRIPTS]
     now = datetime.now(UTC)
     return fragment(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Mapping, Sequence
 from copy import copy
 from pathlib import Path
@@ -137,9 +138,9 @@ def describe(source: MatrixSource) -> dict[str, Any]:
 
 
 def _parameters(estimator: Any) -> dict[str, Any]:
-    parameters = estimator.get_params(deep=False)
-    learned = getattr(estimator, "statistics_", None)
-    return parameters | ({"statistics": learned} if learned else {})
+    """Return the parameters, with what "auto" chose in its place."""
+    chosen = {name: getattr(estimator, f"{name}_", None) for name in ("statistics", "reduction")}
+    return estimator.get_params(deep=False) | {name: value for name, value in chosen.items() if value is not None}
 
 
 def _feature_names(estimator: Any) -> list[str] | None:
@@ -152,6 +153,7 @@ def _visits(estimator: Any) -> dict[str, Any]:
     counts = getattr(estimator, "feature_counts_", None)
     if counts is None:
         return {}
-    masked = getattr(estimator, "statistics_", None) == "masked" and estimator.reduction > 1
-    visits = float(counts.mean()) / estimator.batch_size if masked else None
+    reduction = getattr(estimator, "reduction_", estimator.reduction)
+    masked = getattr(estimator, "statistics_", None) == "masked" and reduction > 1
+    visits = estimator.n_steps_ / math.ceil(reduction) if masked else None
     return {"feature_visits": visits, "n_unseen_features": int((counts == 0).sum())}

@@ -116,6 +116,9 @@ class Story:
     panels: Sequence[Panel] = ()
     """What the estimator adds to the page."""
 
+    beside_held_out: bool = False
+    """Whether it is compared with a run that has held-out rows, so that only these tell how it went."""
+
     def shaped(self, geometry: tuple[int, ...]) -> Story:
         """Return the story with atoms as pictures of this shape, refusing one that does not fit them."""
         shaped = replace(self, geometry=tuple(geometry))
@@ -138,8 +141,8 @@ class Story:
 
     @cached_property
     def held_out(self) -> bool:
-        """Whether the history has the objective on held-out rows."""
-        return any(line.objective is not None for line in self.history)
+        """Whether the objective on held-out rows tells how it went."""
+        return self.beside_held_out or any(line.objective is not None for line in self.history)
 
     @property
     def progress_name(self) -> str:

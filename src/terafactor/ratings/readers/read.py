@@ -85,7 +85,7 @@ def _read_npz(path: Path, duplicates: Duplicates, columns: Mapping[str, str] | N
         with np.load(path, allow_pickle=False) as arrays:
             names = list(arrays)
             if "format" in names:
-                return RatingTable.from_matrix(_sparse(path))
+                return RatingTable.from_matrix(_sparse(path), duplicates=duplicates)
             found = find_columns(names, columns)
             return RatingTable.of(*(arrays[name] for name in found.values()), duplicates=duplicates)
     except (OSError, ValueError) as error:

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ SEPARATORS = ",;\t|"
 
 PADDED = re.compile(r"[+-]?0\d+|\+\d+|-0")
 """Text that parses as an integer but is not how the integer is written: ``007`` is another user than ``7``."""
+
+DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 @dataclass(frozen=True)
@@ -69,12 +72,12 @@ def read_text(
     if not first:
         raise DataError(f"{path} is empty")
     places = _places(first, layout, columns)
-    padded = _padded(path, layout, places)
+    padded, dated = _padded(path, layout, places), _dated(path, layout, places)
     frame = read_passing_over_blank_lines(
-        path, lambda content: _parse(polars, content, layout, places, padded, len(first))
+        path, lambda content: _parse(polars, content, layout, places, padded, dated, len(first))
     )
     if frame is None:
-        raise _first_bad_line(path, layout, places, len(first))
+        raise _first_bad_line(path, layout, places, dated, len(first))
     times = frame["time"].to_numpy() if "time" in places else None
     return RatingTable.of(frame["user"], frame["item"], frame["rating"].to_numpy(), times, duplicates=duplicates)
 
@@ -97,7 +100,10 @@ def _places(first: list[str], layout: TextLayout, columns: Mapping[str, str] | N
     if layout.places is not None:
         return {role: place for role, place in layout.places.items() if place < max(len(first), 3)}
     header = [name.lstrip("\ufeff") for name in first]
-    return {role: header.index(name) for role, name in find_columns(header, columns).items()}
+    try:
+        return {role: header.index(name) for role, name in find_columns(header, columns).items()}
+    except DataError as error:
+        raise DataError(f"{error}. A file without a header needs one, such as user,item,rating") from error
 
 
 def _padded(path: Path, layout: TextLayout, places: Mapping[str, int]) -> list[str]:
@@ -110,12 +116,22 @@ def _padded(path: Path, layout: TextLayout, places: Mapping[str, int]) -> list[s
     ]
 
 
+def _dated(path: Path, layout: TextLayout, places: Mapping[str, int]) -> bool:
+    """Whether times are dates like ``2020-01-31``, as in the first line below the header, and not numbers."""
+    if "time" not in places:
+        return False
+    lines = islice(_lines(path, layout), 0 if layout.places is not None else 1, None)
+    first = next((fields for _, fields in lines), [])
+    return len(first) > places["time"] and bool(DATE.match(first[places["time"]]))
+
+
 def _parse(
     polars: Any,
     content: Path | bytes,
     layout: TextLayout,
     places: Mapping[str, int],
     padded: list[str],
+    dated: bool,
     n_fields: int,
 ) -> Any | None:
     """Return a data frame of the fields, None if a line is not a rating.
@@ -124,7 +140,8 @@ def _parse(
     """
     names = {place * layout.step: role for role, place in places.items()}
     for id_type in (polars.Int64, polars.String):
-        types = {"user": id_type, "item": id_type, "rating": polars.Float32, "time": polars.Float64}
+        types = {"user": id_type, "item": id_type, "rating": polars.Float32}
+        types |= {"time": polars.Datetime if dated else polars.Float64}
         types |= dict.fromkeys(padded, polars.String)
         fields = [names.get(number, f"field {number}") for number in range((n_fields - 1) * layout.step + 1)]
         try:
@@ -143,13 +160,13 @@ def _parse(
     return None
 
 
-def _first_bad_line(path: Path, layout: TextLayout, places: Mapping[str, int], n_fields: int) -> DataError:
+def _first_bad_line(path: Path, layout: TextLayout, places: Mapping[str, int], dated: bool, n_fields: int) -> DataError:
     """Find the line that is not a rating, in a second and slower pass."""
     lines = _lines(path, layout)
     if layout.places is None:
         next(lines)
     for number, fields in lines:
-        problem = _problem(fields, places, n_fields)
+        problem = _problem(fields, places, dated, n_fields)
         if problem:
             shown = layout.separator.join(fields)[:SHOWN]
             return DataError(f"{path}, line {number}: {problem}: {shown!r}")
@@ -184,7 +201,7 @@ def _lines(path: Path, layout: TextLayout) -> Iterator[tuple[int, list[str]]]:
                 yield reader.line_num, fields
 
 
-def _problem(fields: list[str], places: Mapping[str, int], n_fields: int) -> str | None:
+def _problem(fields: list[str], places: Mapping[str, int], dated: bool, n_fields: int) -> str | None:
     """Say what is wrong with a line, None when nothing is."""
     if len(fields) <= max(places.values()):
         return f"{len(fields)} fields, at least {max(places.values()) + 1} are needed"
@@ -193,14 +210,24 @@ def _problem(fields: list[str], places: Mapping[str, int], n_fields: int) -> str
     empty = [role for role, place in places.items() if not fields[place].strip()]
     if empty:
         return f"the {empty[0]} is empty"
-    for role in ("rating", "time"):
+    if dated and not _is_date(fields[places["time"]]):
+        return "the time is not a date like 2020-01-31"
+    for role in ("rating",) if dated else ("rating", "time"):
         if role in places:
             try:
                 number = float(fields[places[role]])
             except ValueError:
                 number = math.nan
             if not math.isfinite(number):
-                return f"the {role} is not a finite number"
+                return f"the {role} is not a finite number{' or a date like 2020-01-31' if role == 'time' else ''}"
             if role == "rating" and abs(number) > LARGEST:
                 return f"the rating is beyond the {LARGEST:.2g} that float32 holds"
     return None
+
+
+def _is_date(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True

@@ -62,4 +62,4 @@ def _note(found: Similarity, story: Story) -> str:
     total = 0 if story.components is None else len(story.components)
     shown = len(found.atoms)
     which = f"All {total:,} atoms" if shown == total else f"The first {shown:,} of {total:,} atoms"
-    return f"{which}, in the order above."
+    return f"{which}, {'as they are numbered' if story.sample is None else 'the most used first'}."

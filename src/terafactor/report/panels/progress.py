@@ -84,7 +84,8 @@ def _column(story: Story, name: str) -> Array:
 
 
 def _caption(stories: Sequence[Story]) -> str:
-    name, known = stories[0].progress_name.capitalize(), stories[0].known_progress
+    figure, known = stories[0].progress_name, stories[0].known_progress
+    name = figure[0].upper() + figure[1:]
     if len(stories) > 1:
         return f"{name} of {len(stories)} runs; lower is better"
     return f"{name}: from {number(known[0])} to {number(known[-1])}, lowest {number(known.min())}"
