@@ -22,6 +22,7 @@ from terafactor.data import ArraySource, MatrixSource, SparseSource, open_source
 from terafactor.data.masks import masks_of
 from terafactor.data.open import must_be_opened
 from terafactor.data.output import open_matrix
+from terafactor.data.table import at_hand
 from terafactor.errors import DataError, DataTypeError, ParameterError
 from terafactor.estimators.output import hand_back_files
 from terafactor.estimators.training import DictionaryTraining
@@ -331,7 +332,7 @@ class MaskedDictionaryLearning(
             else:
                 self._check_features(X, name)
             return X.absent_as_missing() if self.missing == "absent" else X
-        X = self._fill_masked(X, name)
+        X = self._fill_masked(at_hand(X), name)
         array = validate_data(
             self, X, reset=reset, dtype=DTYPES, accept_sparse="csr", ensure_all_finite=False, accept_large_sparse=True
         )
