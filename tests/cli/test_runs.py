@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from terafactor import KINDS, load_model
+from terafactor import KINDS, MaskedDictionaryLearning, NormBall, load_model, train
 from terafactor.cli.app import app, main
 from terafactor.cli.transform import COMMANDS as MODEL_COMMANDS
 
@@ -94,6 +94,18 @@ def test_the_configuration_of_a_run_may_lack_a_seed(scratch):
     (scratch / "c.toml").write_text("[parameters]\nrandom_state = 7\n")
     assert invoke("fit", "X.npy", "--config", "c.toml", "--out", "seeded").exit_code == 0
     assert tomllib.loads((scratch / "seeded" / "config.toml").read_text())["seed"] == 7
+
+
+def test_the_ball_of_a_run_is_the_same_by_its_configuration(scratch):
+    for number, ball in enumerate([NormBall("l1"), NormBall("elastic-net", l1_ratio=0.3)]):
+        train(MaskedDictionaryLearning(3, constraint=ball, random_state=0), "X.npy", f"first{number}")
+        assert invoke("fit", "--config", f"first{number}/config.toml", "--out", f"again{number}").exit_code == 0
+        first, again = load_model(f"first{number}"), load_model(f"again{number}")
+        np.testing.assert_array_equal(again.components_, first.components_)
+    train(MaskedDictionaryLearning(3, constraint=NormBall("l2", radius=3), random_state=0), "X.npy", "large")
+    result = invoke("fit", "--config", "large/config.toml", "--out", "other")
+    assert result.exit_code == 2
+    assert "the constraint of that run has more to it than --constraint l2" in re.sub(r"[\s│]+", " ", result.output)
 
 
 def test_a_wrong_configuration_is_refused(scratch):
