@@ -72,6 +72,14 @@ def test_export_is_plain_arrays(X, tmp_path):
         model.export(tmp_path / "model.txt")
 
 
+def test_names_of_features_are_exported_without_objects(X, tmp_path):
+    frame = pd.DataFrame(X, columns=[f"voxel {i}" for i in range(X.shape[1])])
+    fitted(frame).export(tmp_path / "model.npz")
+    with np.load(tmp_path / "model.npz", allow_pickle=False) as arrays:
+        assert list(arrays["feature_names_in_"]) == list(frame.columns)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.npz"]
+
+
 def test_an_unknown_kind_or_parameter_is_refused(X, tmp_path):
     from tests.runs.test_artifact import resign
 

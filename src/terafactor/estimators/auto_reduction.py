@@ -88,6 +88,11 @@ def choose_reduction(
     """
     nothing = np.zeros((options.n_components, source.shape[1]), source.dtype)
     unexplained = solver.objective(held_out, nothing, problem, options.n_threads, missing=options.missing)
+    if np.isnan(unexplained):
+        raise ParameterError(
+            f"reduction='auto' compares reductions on {held_out.shape[0]} rows, none of which has a value: "
+            "give fit a validation that has some, or reduction a number"
+        )
     path: list[ReductionTrial] = []
     for trial in _trials(source, held_out, problem, options, start, callbacks):
         path.append(trial)
