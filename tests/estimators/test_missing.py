@@ -81,6 +81,21 @@ def test_nothing_observed_at_all_is_refused():
         learner(missing="nan").partial_fit(np.full((20, 10), np.nan))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("penalty", ["l1", "l2"])
+@pytest.mark.parametrize("alpha", [0, 1e-6])
+def test_rows_of_few_values_among_complete_ones_do_not_blow_up(low_rank, dtype, penalty, alpha):
+    X = low_rank.astype(dtype)
+    X[::10, 3:] = np.nan  # three values each, five atoms
+    model = learner(n_components=5, alpha=alpha, penalty=penalty, missing="nan", n_epochs=3).fit(X)
+    codes = model.transform(X)
+    assert np.abs(codes).max() < 1e4 * np.nanmax(np.abs(X))
+    residual = np.where(np.isnan(X), 0, X - codes @ model.components_)
+    assert np.abs(residual[::10]).max() < 1e-2 * np.nanmax(np.abs(X))
+    alone = model.transform(X[::10])  # of a batch where such rows are the rule
+    np.testing.assert_allclose(alone @ model.components_[:, :3], codes[::10] @ model.components_[:, :3], atol=1e-3)
+
+
 def test_nan_is_refused_unless_asked_for_and_can_be_asked_for_after_the_fit(low_rank):
     X, _ = with_holes(low_rank)
     model = learner().fit(low_rank)
