@@ -145,6 +145,8 @@ def test_killed_run_resumes_to_the_same_bits(planted, tmp_path):
         train(auto(callbacks=[die]), planted, tmp_path / "run", checkpoints=steps)
     resumed = train(auto(), planted, tmp_path / "run", resume=True)
     np.testing.assert_array_equal(resumed.components_, whole.components_)
+    manifests = [(tmp_path / name / "model" / "manifest.json").read_bytes() for name in ("whole", "run")]
+    assert manifests[0] == manifests[1]
 
 
 def test_stop_during_trials_learns_nothing(planted):

@@ -138,7 +138,7 @@ def largest_as_good(path: Sequence[ReductionTrial], unexplained: float) -> float
     """Return the largest reduction within the tolerance of the best."""
     best = min(trial.objective for trial in path)
     allowed = best + TOLERANCE * (unexplained - best)
-    return max(trial.reduction for trial in path if trial.objective <= allowed)
+    return float(max(trial.reduction for trial in path if trial.objective <= allowed))
 
 
 def _trial_epochs(source: MatrixSource, options: SolverOptions) -> float:
