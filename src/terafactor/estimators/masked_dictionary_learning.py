@@ -263,7 +263,7 @@ class MaskedDictionaryLearning(
         """
         check_is_fitted(self, "components_")
         source = self._source(X, reset=False)
-        parts = (source, self._atoms(source), self._problem(), resolve_threads(self.n_threads))
+        parts = (source, self.components_, self._problem(), resolve_threads(self.n_threads))
         with contextlib.ExitStack() as stack:
             options: dict[str, Any] = {"missing": self.missing is not None}
             if self.verbose:
@@ -290,7 +290,7 @@ class MaskedDictionaryLearning(
         check_is_fitted(self, "components_")
         source = self._source(X, reset=False)
         n_threads, missing = resolve_threads(self.n_threads), self.missing is not None
-        return solver.objective(source, self._atoms(source), self._problem(), n_threads, missing=missing)
+        return solver.objective(source, self.components_, self._problem(), n_threads, missing=missing)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return minus the objective: higher is better, as model selection expects."""
@@ -382,10 +382,6 @@ class MaskedDictionaryLearning(
         if self.missing != "nan":
             raise DataError(f"{name} is a masked array with masked entries: say missing='nan' to take them for missing")
         return np.ma.filled(X.astype(X.dtype if X.dtype in DTYPES else np.float64), np.nan)
-
-    def _atoms(self, source: MatrixSource) -> Array:
-        """Return the atoms in the precision of the rows."""
-        return np.ascontiguousarray(self.components_, dtype=source.dtype)
 
 
 def _rows_progress(what: str, source: MatrixSource) -> RowsProgress:

@@ -18,8 +18,8 @@ PANEL = 512
 """Features whose products are summed in the precision of the data; sums of panels are added in float64."""
 
 JITTER, JITTER_SINGLE = 1e-12, 1e-6
-"""Least ridge, relative to the mean of the diagonal, in float64 and float32: where fewer features than atoms leave codes
-open, rounding would choose them, without bound."""
+"""Least ridge, relative to the mean of the diagonal, in float64 and float32: without it, rounding would choose those
+codes that fewer features than atoms leave open, and there is no bound to them."""
 
 
 @jit
@@ -56,9 +56,9 @@ def exceptions(observed: Array) -> tuple[Array, Indices, Indices]:
 def row_gram(syrk, atoms, few_missing, places, first, everything, gram, panel, part):
     """Put the Gram matrix of the observed features of one row in ``gram`` (k, k), float64.
 
-    syrk: address of BLAS; atoms (k, s); few_missing, places: the row's part of the list of :func:`exceptions`, places in the
-    flattened matrix; first: that of the row's first feature; everything (k, k): the Gram matrix of all features;
-    panel (k, PANEL) and part (k, k): scratch in the precision of the atoms.
+    syrk: address of BLAS; atoms (k, s); few_missing, places: the row's part of what :func:`exceptions` tells, places
+    in the flattened matrix; first: that of the row's first feature; everything (k, k): the Gram matrix of all
+    features; panel (k, PANEL) and part (k, k): scratch in the precision of the atoms.
     """
     n_components = len(atoms)
     sign = -1.0 if few_missing else 1.0
