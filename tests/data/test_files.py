@@ -290,6 +290,11 @@ def test_the_index_of_a_pandas_frame_is_no_feature(tmp_path, name):
     assert open_source(tmp_path / "table.parquet", columns=["f1", stored]).read(np.array([0]))[0, 1] == 36_000
 
 
+def test_a_short_table_is_read_once(tmp_path):
+    frame_of(values()).write_parquet(tmp_path / "table.parquet")
+    assert open_source(tmp_path / "table.parquet").stored_bytes(np.arange(37)) == values().nbytes
+
+
 def test_an_index_without_a_name_is_known_by_its_column(tmp_path):
     frame_of(values()).rename({"f22": "__index_level_0__"}).write_ipc(tmp_path / "table.arrow")
     assert open_source(tmp_path / "table.arrow").shape == (37, 22)

@@ -56,7 +56,7 @@ class TableSource(BoxSource):
         self.columns = _check_columns(schema, columns, self.name, index)
         self.shape = check_matrix((n_rows, len(self.columns)), self.name)
         self.dtype = _common_dtype([schema[column] for column in self.columns], self.name)
-        self.chunk = (ROWS_TOGETHER, 1)
+        self.chunk = (min(ROWS_TOGETHER, n_rows), 1)
         self.feature_names = self.columns
         self._path = path
 
