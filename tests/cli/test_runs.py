@@ -11,6 +11,7 @@ import tomllib
 
 import numpy as np
 import pytest
+import zarr
 from typer.testing import CliRunner
 
 from terafactor import KINDS, MaskedDictionaryLearning, NormBall, load_model, train
@@ -120,6 +121,26 @@ def test_resume_goes_on_and_takes_more_epochs():
     assert invoke("resume", "run", "--epochs", 3).exit_code == 0
     invoke("fit", "X.npy", "-k", 3, "--seed", 0, "--epochs", 3, "--out", "whole")
     np.testing.assert_array_equal(load_model("run").components_, load_model("whole").components_)
+
+
+@pytest.mark.parametrize("address", ["X.npy", "*.npy", "npy://X.npy", "zarr://Z.zarr::inner/X"])
+def test_resume_finds_the_data_from_any_folder(scratch, X, monkeypatch, address):
+    (scratch / "[1]").mkdir()  # which a glob would take for something else
+    monkeypatch.chdir(scratch / "[1]")
+    np.save("X.npy", X)
+    zarr.create_array("Z.zarr", name="inner/X", data=X)
+    invoke("fit", address, "-k", 3, "--seed", 0, "--out", "run")
+    monkeypatch.chdir(scratch)
+    result = invoke("resume", "[1]/run", "--epochs", 2)
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert load_model("[1]/run").n_steps_ == 6
+
+
+@pytest.mark.parametrize("wrong", [("--penalty", "l3"), ("--missing", "zero"), ("--reduction", 1000), ("--alpha", -1)])
+def test_a_parameter_that_cannot_be_starts_no_run(monkeypatch, wrong):
+    assert run_main(monkeypatch, "fit", "X.npy", "-k", 3, *wrong, "--out", "run") == 2
+    result = invoke("fit", "X.npy", "-k", 3, "--out", "run")
+    assert result.exit_code == 0, (result.output, result.exception)
 
 
 def test_resume_to_fewer_epochs_than_are_done_is_refused_and_changes_nothing(scratch, monkeypatch, capsys):

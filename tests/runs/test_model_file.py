@@ -26,6 +26,7 @@ def fitted(X, **parameters):
         {"statistics": "masked", "projection": "exact", "constraint": "l1"},
         {"penalty": ElasticNet(0.3), "constraint": NormBall("elastic-net", 2.0, 0.4), "positive_dict": True},
         {"reduction": 1, "tol": 1e-9, "missing": "nan"},
+        {"reduction": np.int64(2)},  # as grids of parameters have them
     ],
 )
 def test_a_loaded_model_is_the_one_saved(X, tmp_path, parameters):
