@@ -227,7 +227,10 @@ class DictionaryTraining(ModelFileMixin):
                 source, problem, options, state, [*callbacks, *self.callbacks, *shown, guard], **beginning
             )
         if state.n_steps == 0 and not guard.requested:
-            raise DataError("X has no observed value: every entry is missing, so there is nothing to learn from")
+            raise DataError(
+                "the steps met no observed value, so there is nothing to learn from: every entry of X is missing, or "
+                "the masks of all steps left out those that are not"
+            )
         self._set_state(state)
         return guard
 

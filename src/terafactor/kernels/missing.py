@@ -85,7 +85,7 @@ def row_gram(syrk, atoms, few_missing, places, first, everything, gram, panel, p
 def solve_positive(system, right, least):
     """Solve ``system @ x = right`` in place, by Cholesky's method. system (k, k), overwritten; right (k,) in/out.
 
-    least: a bound of the eigenvalues from below, and thus of squared pivots; rounding may have taken them under it.
+    least: a positive bound of the eigenvalues from below, and thus of squared pivots, which rounding may take under it.
     """
     n = len(right)
     for j in range(n):
@@ -97,7 +97,7 @@ def solve_positive(system, right, least):
         pivot = system[j, j]
         for h in range(j):
             pivot -= system[j, h] * system[j, h]
-        system[j, j] = np.sqrt(max(pivot, least, 1e-300))
+        system[j, j] = np.sqrt(max(pivot, least))
     for j in range(n):
         for h in range(j):
             right[j] -= system[j, h] * right[h]
@@ -135,6 +135,8 @@ def code_rows(
         strength = alpha * n_observed / n_features
         rounded = everything if few_missing[row] else gram
         l1, l2 = strength * l1_ratio, max(strength * (1.0 - l1_ratio), jitter * np.trace(rounded))
+        if l2 == 0.0:  # no atom has an entry there
+            continue
         if l1 == 0.0 and not positive:
             code[:] = correlations[row]
             for j in range(n_components):
