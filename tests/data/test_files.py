@@ -290,6 +290,24 @@ def test_the_index_of_a_pandas_frame_is_no_feature(tmp_path, name):
     assert open_source(tmp_path / "table.parquet", columns=["f1", stored]).read(np.array([0]))[0, 1] == 36_000
 
 
+def test_a_part_of_annotated_data_on_disk_is_not_taken_for_the_whole(tmp_path):
+    anndata = pytest.importorskip("anndata")
+    anndata.AnnData(values()).write_h5ad(tmp_path / "cells.h5ad")
+    data = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
+    assert open_source(data).shape == (37, 23)
+    for part in (data[:9], data[:, :5]):
+        with pytest.raises(DataError, match=r"view of a part of .*to_memory"):
+            open_source(part)
+        assert open_source(part.to_memory()).shape == part.shape
+    data.file.close()
+
+
+def test_annotated_data_without_a_matrix_is_refused():
+    anndata, pandas = pytest.importorskip("anndata"), pytest.importorskip("pandas")
+    with pytest.raises(DataError, match="no X"):
+        open_source(anndata.AnnData(obs=pandas.DataFrame(index=["a", "b"])))
+
+
 def test_a_short_table_is_read_once(tmp_path):
     frame_of(values()).write_parquet(tmp_path / "table.parquet")
     assert open_source(tmp_path / "table.parquet").stored_bytes(np.arange(37)) == values().nbytes
