@@ -11,9 +11,10 @@ import tomllib
 
 import numpy as np
 import pytest
+import zarr
 from typer.testing import CliRunner
 
-from terafactor import KINDS, load_model
+from terafactor import KINDS, MaskedDictionaryLearning, NormBall, load_model, train
 from terafactor.cli.app import app, main
 from terafactor.cli.transform import COMMANDS as MODEL_COMMANDS
 
@@ -96,6 +97,18 @@ def test_the_configuration_of_a_run_may_lack_a_seed(scratch):
     assert tomllib.loads((scratch / "seeded" / "config.toml").read_text())["seed"] == 7
 
 
+def test_the_ball_of_a_run_is_the_same_by_its_configuration(scratch):
+    for number, ball in enumerate([NormBall("l1"), NormBall("elastic-net", l1_ratio=0.3)]):
+        train(MaskedDictionaryLearning(3, constraint=ball, random_state=0), "X.npy", f"first{number}")
+        assert invoke("fit", "--config", f"first{number}/config.toml", "--out", f"again{number}").exit_code == 0
+        first, again = load_model(f"first{number}"), load_model(f"again{number}")
+        np.testing.assert_array_equal(again.components_, first.components_)
+    train(MaskedDictionaryLearning(3, constraint=NormBall("l2", radius=3), random_state=0), "X.npy", "large")
+    result = invoke("fit", "--config", "large/config.toml", "--out", "other")
+    assert result.exit_code == 2
+    assert "the constraint of that run has more to it than --constraint l2" in re.sub(r"[\s│]+", " ", result.output)
+
+
 def test_a_wrong_configuration_is_refused(scratch):
     (scratch / "c.toml").write_text("atoms = 3\n")
     result = invoke("fit", "X.npy", "--config", "c.toml", "--out", "run")
@@ -108,6 +121,26 @@ def test_resume_goes_on_and_takes_more_epochs():
     assert invoke("resume", "run", "--epochs", 3).exit_code == 0
     invoke("fit", "X.npy", "-k", 3, "--seed", 0, "--epochs", 3, "--out", "whole")
     np.testing.assert_array_equal(load_model("run").components_, load_model("whole").components_)
+
+
+@pytest.mark.parametrize("address", ["X.npy", "*.npy", "npy://X.npy", "zarr://Z.zarr::inner/X"])
+def test_resume_finds_the_data_from_any_folder(scratch, X, monkeypatch, address):
+    (scratch / "[1]").mkdir()  # which a glob would take for something else
+    monkeypatch.chdir(scratch / "[1]")
+    np.save("X.npy", X)
+    zarr.create_array("Z.zarr", name="inner/X", data=X)
+    invoke("fit", address, "-k", 3, "--seed", 0, "--out", "run")
+    monkeypatch.chdir("run")
+    result = invoke("resume", ".", "--epochs", 2)
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert load_model(".").n_steps_ == 6
+
+
+@pytest.mark.parametrize("wrong", [("--penalty", "l3"), ("--missing", "zero"), ("--reduction", 1000), ("--alpha", -1)])
+def test_a_parameter_that_cannot_be_starts_no_run(monkeypatch, wrong):
+    assert run_main(monkeypatch, "fit", "X.npy", "-k", 3, *wrong, "--out", "run") == 2
+    result = invoke("fit", "X.npy", "-k", 3, "--out", "run")
+    assert result.exit_code == 0, (result.output, result.exception)
 
 
 def test_resume_to_fewer_epochs_than_are_done_is_refused_and_changes_nothing(scratch, monkeypatch, capsys):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from terafactor import open_source
+from terafactor import MaskedDictionaryLearning, open_source
 from terafactor.data.joined import JoinedSource
 from terafactor.data.rows import SelectedRows
 from terafactor.errors import DataError
@@ -251,6 +251,23 @@ def test_names_of_features_are_handed_on(tmp_path):
     assert all(list(other.feature_names) == [f"f{number}" for number in range(23)] for other in handed)
 
 
+@pytest.mark.parametrize("kind", ["array", "frame", "lazy frame", "arrow", "anndata"])
+def test_nan_in_memory_is_a_missing_value_where_asked_for(kind):
+    X = values()
+    X[3, 4] = np.nan
+    learner = MaskedDictionaryLearning(2, missing="nan", random_state=0)
+    expected = learner.fit(X).components_.copy()
+    if kind == "anndata":
+        thing = pytest.importorskip("anndata").AnnData(X)
+    else:
+        frame = frame_of(X)
+        thing = {"array": X, "frame": frame, "lazy frame": frame.lazy(), "arrow": frame.to_arrow()}[kind]
+    for given in (thing, open_source(thing)):
+        np.testing.assert_array_equal(learner.fit(given).components_, expected)
+        with pytest.raises(DataError, match=r"NaN at row 3.* 4"):
+            MaskedDictionaryLearning(2).fit(given)
+
+
 def test_frames_in_memory_in_another_order_are_refused():
     frame = frame_of(values())
     with pytest.raises(DataError, match="another order, from 'f22' on, where 'f0' is needed first"):
@@ -266,8 +283,34 @@ def test_the_index_of_a_pandas_frame_is_no_feature(tmp_path, name):
     frame.to_parquet(tmp_path / "table.parquet")
     assert open_source(tmp_path / "table.parquet").shape == (37, 23)
     assert open_source(table.from_pandas(frame)).shape == (37, 23)
+    learner = MaskedDictionaryLearning(2, random_state=0)
+    expected = learner.fit(frame).components_.copy()
+    np.testing.assert_array_equal(learner.fit(table.from_pandas(frame)).components_, expected)
     stored = name or "__index_level_0__"
     assert open_source(tmp_path / "table.parquet", columns=["f1", stored]).read(np.array([0]))[0, 1] == 36_000
+
+
+def test_a_part_of_annotated_data_on_disk_is_not_taken_for_the_whole(tmp_path):
+    anndata = pytest.importorskip("anndata")
+    anndata.AnnData(values()).write_h5ad(tmp_path / "cells.h5ad")
+    data = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
+    assert open_source(data).shape == (37, 23)
+    for part in (data[:9], data[:, :5]):
+        with pytest.raises(DataError, match=r"view of a part of .*to_memory"):
+            open_source(part)
+        assert open_source(part.to_memory()).shape == part.shape
+    data.file.close()
+
+
+def test_annotated_data_without_a_matrix_is_refused():
+    anndata, pandas = pytest.importorskip("anndata"), pytest.importorskip("pandas")
+    with pytest.raises(DataError, match="no X"):
+        open_source(anndata.AnnData(obs=pandas.DataFrame(index=["a", "b"])))
+
+
+def test_a_short_table_is_read_once(tmp_path):
+    frame_of(values()).write_parquet(tmp_path / "table.parquet")
+    assert open_source(tmp_path / "table.parquet").stored_bytes(np.arange(37)) == values().nbytes
 
 
 def test_an_index_without_a_name_is_known_by_its_column(tmp_path):

@@ -51,6 +51,13 @@ def test_rule_goes_on_over_one_trial_that_brings_nothing():
     assert has_settled(path_of(90, 60, 59.9, 59.8), unexplained=100)
 
 
+def test_rows_to_compare_on_without_any_value_are_refused(planted):
+    X = planted.copy()
+    X[rows_to_compare_on(ArraySource(X), SETTING["random_state"]).rows] = np.nan
+    with pytest.raises(ParameterError, match="20 rows, none of which has a value"):
+        auto(missing="nan").fit(X)
+
+
 def test_trials_start_high_and_halve(planted):
     options = SolverOptions(6, batch_size=20, n_epochs=100)
     tried = candidates(ArraySource(planted), options)
@@ -138,6 +145,8 @@ def test_killed_run_resumes_to_the_same_bits(planted, tmp_path):
         train(auto(callbacks=[die]), planted, tmp_path / "run", checkpoints=steps)
     resumed = train(auto(), planted, tmp_path / "run", resume=True)
     np.testing.assert_array_equal(resumed.components_, whole.components_)
+    manifests = [(tmp_path / name / "model" / "manifest.json").read_bytes() for name in ("whole", "run")]
+    assert manifests[0] == manifests[1]
 
 
 def test_stop_during_trials_learns_nothing(planted):

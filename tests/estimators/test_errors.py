@@ -129,6 +129,17 @@ def test_fit_may_change_the_number_of_features(X):
     assert learner.transform(X[:, :7]).shape == (len(X), 3)
 
 
+@pytest.mark.parametrize("parameters", [{}, {"missing": "nan"}, {"reduction": "auto", "n_epochs": 20}])
+@pytest.mark.parametrize("types", [(np.float32, np.float64), (np.float64, np.float32)])
+def test_validation_rows_of_another_precision_have_the_same_objective(X, types, parameters):
+    learned, held_out = types
+    learner = MaskedDictionaryLearning(3, alpha=0.1, batch_size=10, random_state=0, **parameters)
+    learner.fit(X[20:].astype(learned), validation=X[:20].astype(held_out))
+    expected = learner.objective(X[:20].astype(learned))
+    assert learner.history_[-1].objective == pytest.approx(expected, rel=1e-4)
+    assert all(0 < trial.objective < 10 * expected for trial in learner.reduction_path_)
+
+
 def test_validation_rows_of_another_width_are_refused(X):
     with pytest.raises(ValueError, match=r"7 features.*24"):
         MaskedDictionaryLearning(3).fit(X, validation=X[:, :7])

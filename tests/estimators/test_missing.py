@@ -81,6 +81,36 @@ def test_nothing_observed_at_all_is_refused():
         learner(missing="nan").partial_fit(np.full((20, 10), np.nan))
 
 
+def test_masks_that_miss_the_only_value_are_told_of():
+    X = np.full((1, 40), np.nan)
+    X[0, 7] = 1.0
+    with pytest.raises(DataError, match="masks of all steps left out"):
+        learner(n_components=1, reduction=40, missing="nan", n_epochs=1).fit(X)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("penalty", ["l1", "l2"])
+@pytest.mark.parametrize("alpha", [0, 1e-6])
+def test_rows_of_few_values_among_complete_ones_do_not_blow_up(low_rank, dtype, penalty, alpha):
+    X = low_rank.astype(dtype)
+    X[::10, 3:] = np.nan  # three values each, five atoms
+    model = learner(n_components=5, alpha=alpha, penalty=penalty, missing="nan", n_epochs=3).fit(X)
+    codes = model.transform(X)
+    assert np.abs(codes).max() < 1e4 * np.nanmax(np.abs(X))
+    residual = np.where(np.isnan(X), 0, X - codes @ model.components_)
+    assert np.abs(residual[::10]).max() < 1e-2 * np.nanmax(np.abs(X))
+    alone = model.transform(X[::10])  # of a batch where such rows are the rule
+    np.testing.assert_allclose(alone @ model.components_[:, :3], codes[::10] @ model.components_[:, :3], atol=1e-3)
+
+
+def test_a_row_seen_only_where_atoms_are_next_to_nothing_has_a_finite_code():
+    atoms = np.array([[1.0, 1e-25, 0.0]], np.float32)  # of which the square is no float32
+    X = np.array([[1.0, 1.0, 1.0], [np.nan, 1.0, np.nan], [np.nan, np.nan, 1.0]], np.float32)
+    model = learner(n_components=1, alpha=0, missing="nan").fit(X[:1])
+    model.components_[:] = atoms
+    np.testing.assert_array_equal(model.transform(X)[1:], 0)
+
+
 def test_nan_is_refused_unless_asked_for_and_can_be_asked_for_after_the_fit(low_rank):
     X, _ = with_holes(low_rank)
     model = learner().fit(low_rank)

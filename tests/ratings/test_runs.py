@@ -41,6 +41,24 @@ def test_a_resumed_run_ends_with_the_same_bits(X, tmp_path, parameters):
     np.testing.assert_array_equal(loaded.predict(X.nonzero()), whole.predict(X.nonzero()))
 
 
+def test_a_run_killed_once_it_has_settled_ends_there(X, tmp_path):
+    def settling(name, callbacks=(), **how):
+        model = MatrixCompletion(3, random_state=0, n_epochs=50, tol=0.05, callbacks=callbacks)
+        return train(model, X, tmp_path / name, checkpoints=CheckpointPolicy(steps=1), **how)
+
+    def die(snapshot):
+        if snapshot.step == whole.n_steps_:
+            raise KeyboardInterrupt
+
+    whole = settling("whole")
+    assert whole.stopped_by_ == "tol"
+    with pytest.raises(KeyboardInterrupt):
+        settling("run", [die])
+    resumed = settling("run", resume=True)
+    assert (resumed.n_steps_, resumed.stopped_by_) == (whole.n_steps_, "tol")
+    np.testing.assert_array_equal(resumed.components_, whole.components_)
+
+
 @pytest.fixture
 def run(monkeypatch, tmp_path, capsys):
     """Run a command in an empty folder; return what it leaves with and what it prints."""

@@ -26,6 +26,7 @@ def fitted(X, **parameters):
         {"statistics": "masked", "projection": "exact", "constraint": "l1"},
         {"penalty": ElasticNet(0.3), "constraint": NormBall("elastic-net", 2.0, 0.4), "positive_dict": True},
         {"reduction": 1, "tol": 1e-9, "missing": "nan"},
+        {"reduction": np.int64(2)},  # as grids of parameters have them
     ],
 )
 def test_a_loaded_model_is_the_one_saved(X, tmp_path, parameters):
@@ -70,6 +71,14 @@ def test_export_is_plain_arrays(X, tmp_path):
         assert set(arrays) == {"components_", "feature_counts_"}
     with pytest.raises(ParameterError, match=r"\.npz"):
         model.export(tmp_path / "model.txt")
+
+
+def test_names_of_features_are_exported_without_objects(X, tmp_path):
+    frame = pd.DataFrame(X, columns=[f"voxel {i}" for i in range(X.shape[1])])
+    fitted(frame).export(tmp_path / "model.npz")
+    with np.load(tmp_path / "model.npz", allow_pickle=False) as arrays:
+        assert list(arrays["feature_names_in_"]) == list(frame.columns)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.npz"]
 
 
 def test_an_unknown_kind_or_parameter_is_refused(X, tmp_path):

@@ -85,6 +85,16 @@ def test_a_resumed_run_ends_at_the_same_bits(X, tmp_path, parameters, step):
     assert seconds == sorted(seconds)
 
 
+def test_a_run_killed_once_it_has_settled_ends_there(X, tmp_path):
+    parameters = {"n_epochs": 1000, "tol": 0.05}
+    whole = train(estimator(**parameters), X, tmp_path / "whole", checkpoints=STEPS)
+    assert whole.stopped_by_ == "tol"
+    for step in (whole.n_steps_, whole.n_steps_ - 1):
+        interrupted_run(X, tmp_path / f"{step}", step, **parameters)
+        train(estimator(**parameters), X, tmp_path / f"{step}", resume=True, checkpoints=STEPS)
+        assert files(tmp_path / f"{step}") == files(tmp_path / "whole")
+
+
 def test_a_run_on_sparse_rows_keeps_checkpoints_and_resumes_to_the_same_bits(tmp_path):
     rows = sparse.random_array((400, 3000), density=0.02, format="csr", dtype=np.float32, rng=np.random.default_rng(0))
     parameters = {"reduction": 1, "n_components": 9}

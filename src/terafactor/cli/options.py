@@ -54,7 +54,7 @@ Config = Annotated[
 def _of_run(config: dict[str, Any], known: set[str]) -> dict[str, Any]:
     """Return the options that the stored configuration of a run stands for."""
     renamed = {"n_components": "components", "n_epochs": "epochs", "random_state": "seed"}
-    values = {renamed.get(name, name): ball_text(value) for name, value in config["parameters"].items()}
+    values = {renamed.get(name, name): ball_text(name, value) for name, value in config["parameters"].items()}
     if "seed" in config:
         values["seed"] = config["seed"]
     if isinstance(values.get("columns"), dict):
@@ -87,9 +87,18 @@ def parse_constraint(text: str) -> Any:
     return text if ratio is None else NormBall("elastic-net", l1_ratio=ratio)
 
 
-def ball_text(value: Any) -> Any:
-    """Return the option that stands for a penalty or ball stored in a configuration."""
-    return f"elastic-net:{value['l1_ratio']}" if isinstance(value, dict) and "l1_ratio" in value else value
+def ball_text(name: str, value: Any) -> Any:
+    """Return the option that stands for a penalty or ball stored in a configuration; another value as it is."""
+    if not (isinstance(value, dict) and "l1_ratio" in value):
+        return value
+    norm = value.get("norm", "elastic-net")
+    text = norm if norm != "elastic-net" else f"elastic-net:{value['l1_ratio']}"
+    if value.get("radius", 1) != 1 or value["positive"]:
+        raise typer.BadParameter(
+            f"the {name} of that run has more to it than --{name} {text} can say, {value}: "
+            "change it in a copy of the file, or use terafactor.train"
+        )
+    return text
 
 
 def _ratio(text: str) -> float | None:

@@ -103,8 +103,15 @@ def open_h5ad(path: Path, inside: str | None = None) -> MatrixSource:
 
 def open_anndata(data: Any) -> MatrixSource:
     """Return X of an AnnData object, from its file when it is backed by one."""
+    if data.isbacked and data.is_view:
+        raise DataError(
+            f"the AnnData object is a view of a part of {data.filename}, which would be read as a whole: "
+            "load the part with to_memory(), or write it to a file of its own with copy('part.h5ad')"
+        )
     if data.isbacked:
         return open_h5ad(Path(data.filename))
+    if data.X is None:
+        raise DataError("the AnnData object has no X: give one of its other matrices, as in data.layers['name']")
     dense = isinstance(data.X, np.ndarray)
     source = open_array(data.X) if dense else open_sparse(data.X, "X of the AnnData object")
     source.feature_names = data.var_names.astype(str).tolist()

@@ -50,9 +50,12 @@ class ArraySource(MatrixSource):
 
 
 def open_array(array: Array) -> MatrixSource:
-    """Return the rows of an array of numbers; one that is not float32 or float64 is converted."""
+    """Return the rows of an array of numbers; one that is not float32 or float64 is converted.
+
+    NaN in it is refused when it is read, unless it stands for missing.
+    """
     check_matrix(array.shape, "the array")
-    return ArraySource(array.astype(reading_dtype(array.dtype, "the array"), copy=False))
+    return ArraySource(array.astype(reading_dtype(array.dtype, "the array"), copy=False), allow_nan=True)
 
 
 FORMAT = Format(

@@ -67,6 +67,17 @@ def must_be_opened(thing: Any) -> bool:
     return any(form.is_object(thing) for form in formats() if form.name not in ("array", "npy", "sparse", "table"))
 
 
+def from_anywhere(address: str) -> str:
+    """Return what means the same as ``[format://]path[::inside]`` in whatever folder it is opened."""
+    match = _ADDRESS.fullmatch(address)
+    if match is None:
+        return address
+    path, folder = match["path"], os.getcwd()
+    if glob.has_magic(path) and not os.path.lexists(path):
+        folder = glob.escape(folder)
+    return address[: match.start("path")] + str(Path(folder, path)) + address[match.end("path") :]
+
+
 def joined(sources: list[MatrixSource]) -> MatrixSource:
     """Return the only source of a list, or all of them as one."""
     return sources[0] if len(sources) == 1 else JoinedSource(sources)

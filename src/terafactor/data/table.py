@@ -56,7 +56,7 @@ class TableSource(BoxSource):
         self.columns = _check_columns(schema, columns, self.name, index)
         self.shape = check_matrix((n_rows, len(self.columns)), self.name)
         self.dtype = _common_dtype([schema[column] for column in self.columns], self.name)
-        self.chunk = (ROWS_TOGETHER, 1)
+        self.chunk = (min(ROWS_TOGETHER, n_rows), 1)
         self.feature_names = self.columns
         self._path = path
 
@@ -75,7 +75,10 @@ def open_table(path: Path, inside: str | None = None, *, columns: Sequence[str] 
 
 
 def open_frame(frame: Any, *, columns: Sequence[str] | None = None) -> MatrixSource:
-    """Return the columns of a data frame or table in memory as features; missing entries are refused."""
+    """Return the columns of a data frame or table in memory as features.
+
+    Missing entries are NaN, refused when they are read unless they stand for missing.
+    """
     polars = require("polars", extra="tables", purpose=f"reading a {type(frame).__name__}")
     name, index = f"the {type(frame).__name__}", frozenset[str]()
     if is_a(frame, "pyarrow", "Table"):
@@ -84,9 +87,19 @@ def open_frame(frame: Any, *, columns: Sequence[str] | None = None) -> MatrixSou
     frame = frame.lazy().collect() if is_a(frame, "polars", "DataFrame", "LazyFrame") else polars.from_pandas(frame)
     chosen = _check_columns(frame.schema, columns, name, index)
     dtype = _common_dtype([frame.schema[column] for column in chosen], name)
-    source = ArraySource(np.ascontiguousarray(frame.select(chosen).to_numpy(), dtype), name)
+    source = ArraySource(np.ascontiguousarray(frame.select(chosen).to_numpy(), dtype), name, allow_nan=True)
     source.feature_names = chosen
     return source
+
+
+def at_hand(thing: Any) -> Any:
+    """Return a lazy frame computed, an Arrow table without an index of pandas, and anything else as it is."""
+    if is_a(thing, "polars", "LazyFrame"):
+        return thing.collect()
+    if is_a(thing, "pyarrow", "Table"):
+        index = _index_columns(thing.schema.pandas_metadata or {})
+        return thing.select([name for name in thing.column_names if not _is_index(name, index)])
+    return thing
 
 
 def _stored_index(polars: Any, path: Path) -> frozenset[str]:
@@ -101,11 +114,16 @@ def _index_columns(pandas_metadata: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(column for column in pandas_metadata.get("index_columns", ()) if isinstance(column, str))
 
 
+def _is_index(column: str, told: Collection[str]) -> bool:
+    """Whether a column is an index of pandas: its metadata ``told`` so, or its name does."""
+    return column in told or INDEX.fullmatch(column) is not None
+
+
 def _check_columns(
     schema: Any, columns: Sequence[str] | None, name: str, index: Collection[str] = frozenset()
 ) -> list[str]:
     """Return the columns chosen, by default all but an index, or say which is missing or holds no numbers."""
-    features = [column for column in schema if column not in index and not INDEX.fullmatch(column)]
+    features = [column for column in schema if not _is_index(column, index)]
     chosen = features if columns is None else list(columns)
     missing = [column for column in chosen if column not in schema]
     if missing:

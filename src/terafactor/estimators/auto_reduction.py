@@ -88,6 +88,11 @@ def choose_reduction(
     """
     nothing = np.zeros((options.n_components, source.shape[1]), source.dtype)
     unexplained = solver.objective(held_out, nothing, problem, options.n_threads, missing=options.missing)
+    if np.isnan(unexplained):
+        raise ParameterError(
+            f"reduction='auto' compares reductions on {held_out.shape[0]} rows, none of which has a value: "
+            "give fit a validation that has some, or reduction a number"
+        )
     path: list[ReductionTrial] = []
     for trial in _trials(source, held_out, problem, options, start, callbacks):
         path.append(trial)
@@ -133,7 +138,7 @@ def largest_as_good(path: Sequence[ReductionTrial], unexplained: float) -> float
     """Return the largest reduction within the tolerance of the best."""
     best = min(trial.objective for trial in path)
     allowed = best + TOLERANCE * (unexplained - best)
-    return max(trial.reduction for trial in path if trial.objective <= allowed)
+    return float(max(trial.reduction for trial in path if trial.objective <= allowed))
 
 
 def _trial_epochs(source: MatrixSource, options: SolverOptions) -> float:

@@ -22,6 +22,7 @@ from terafactor.data import ArraySource, MatrixSource, SparseSource, open_source
 from terafactor.data.masks import masks_of
 from terafactor.data.open import must_be_opened
 from terafactor.data.output import open_matrix
+from terafactor.data.table import at_hand
 from terafactor.errors import DataError, DataTypeError, ParameterError
 from terafactor.estimators.output import hand_back_files
 from terafactor.estimators.training import DictionaryTraining
@@ -262,7 +263,7 @@ class MaskedDictionaryLearning(
         """
         check_is_fitted(self, "components_")
         source = self._source(X, reset=False)
-        parts = (source, self._atoms(source), self._problem(), resolve_threads(self.n_threads))
+        parts = (source, self.components_, self._problem(), resolve_threads(self.n_threads))
         with contextlib.ExitStack() as stack:
             options: dict[str, Any] = {"missing": self.missing is not None}
             if self.verbose:
@@ -289,7 +290,7 @@ class MaskedDictionaryLearning(
         check_is_fitted(self, "components_")
         source = self._source(X, reset=False)
         n_threads, missing = resolve_threads(self.n_threads), self.missing is not None
-        return solver.objective(source, self._atoms(source), self._problem(), n_threads, missing=missing)
+        return solver.objective(source, self.components_, self._problem(), n_threads, missing=missing)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return minus the objective: higher is better, as model selection expects."""
@@ -331,7 +332,7 @@ class MaskedDictionaryLearning(
             else:
                 self._check_features(X, name)
             return X.absent_as_missing() if self.missing == "absent" else X
-        X = self._fill_masked(X, name)
+        X = self._fill_masked(at_hand(X), name)
         array = validate_data(
             self, X, reset=reset, dtype=DTYPES, accept_sparse="csr", ensure_all_finite=False, accept_large_sparse=True
         )
@@ -381,10 +382,6 @@ class MaskedDictionaryLearning(
         if self.missing != "nan":
             raise DataError(f"{name} is a masked array with masked entries: say missing='nan' to take them for missing")
         return np.ma.filled(X.astype(X.dtype if X.dtype in DTYPES else np.float64), np.nan)
-
-    def _atoms(self, source: MatrixSource) -> Array:
-        """Return the atoms in the precision of the rows."""
-        return np.ascontiguousarray(self.components_, dtype=source.dtype)
 
 
 def _rows_progress(what: str, source: MatrixSource) -> RowsProgress:

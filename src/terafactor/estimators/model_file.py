@@ -49,7 +49,11 @@ class ModelFileMixin:
         if path.suffix != ".npz":
             raise ParameterError(f"export writes a .npz file, got {path}: save writes a model to load again")
         arrays = {name: getattr(self, name) for name in sorted(vars(self)) if name.endswith("_")}
-        arrays = {name: value for name, value in arrays.items() if isinstance(value, np.ndarray)}
+        arrays = {
+            name: value.astype(str) if value.dtype == object else value  # names are objects, which need pickle
+            for name, value in arrays.items()
+            if isinstance(value, np.ndarray)
+        }
         temporary = path.with_name(f".{path.stem}.unfinished.npz")
         with naming(path):
             np.savez(temporary, allow_pickle=False, **arrays)

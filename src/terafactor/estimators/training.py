@@ -227,7 +227,10 @@ class DictionaryTraining(ModelFileMixin):
                 source, problem, options, state, [*callbacks, *self.callbacks, *shown, guard], **beginning
             )
         if state.n_steps == 0 and not guard.requested:
-            raise DataError("X has no observed value: every entry is missing, so there is nothing to learn from")
+            raise DataError(
+                "the steps met no observed value, so there is nothing to learn from: every entry of X is missing, or "
+                "the masks of all steps left out those that are not"
+            )
         self._set_state(state)
         return guard
 
@@ -238,8 +241,11 @@ class DictionaryTraining(ModelFileMixin):
         self.feature_counts_ = state.feature_counts
 
     def open_data(self, X: Any) -> MatrixSource:
-        """Return the source of validated numbers that ``learn`` takes."""
-        return self._source(X, reset=True)
+        """Return the source of validated numbers that ``learn`` takes; parameters that cannot be are refused first."""
+        self._problem()
+        source = self._source(X, reset=True)
+        masks_of(source, self._options(source, seed=0).reduction, seed=0)
+        return source
 
     def describe_data(self, data: MatrixSource) -> dict[str, Any]:
         """Return shape, dtype, number of records and fingerprint of a source."""
@@ -271,7 +277,7 @@ class DictionaryTraining(ModelFileMixin):
         facts = {
             "seed": self._seed,
             "statistics": self.statistics_,
-            "reduction": self.reduction_,
+            "reduction": to_plain(self.reduction_),
             "reduction_path": [asdict(trial) for trial in self.reduction_path_],
             "constraint": to_plain(self._constraint),
             "feature_names": None if names is None else [str(name) for name in names],

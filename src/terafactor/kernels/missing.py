@@ -17,8 +17,9 @@ from terafactor.kernels.coding import descend_row
 PANEL = 512
 """Features whose products are summed in the precision of the data; sums of panels are added in float64."""
 
-JITTER = 1e-12
-"""Added to the diagonal, relative to its mean, of a system without ridge that fewer features than atoms leave open."""
+JITTER, JITTER_SINGLE = 1e-12, 1e-6
+"""Least ridge, relative to the mean of the diagonal, in float64 and float32: without it, rounding would choose those
+codes that fewer features than atoms leave open, and there is no bound to them."""
 
 
 @jit
@@ -39,15 +40,15 @@ def split_missing(values, observed, per_feature):
     return values.size - per_feature.sum()
 
 
-def exceptions(observed: Array) -> tuple[bool, Indices, Indices]:
-    """Return whether most entries of ``observed`` (b, s) are True, and where the others are: the smaller of two lists.
+def exceptions(observed: Array) -> tuple[Array, Indices, Indices]:
+    """Return whether most entries of each row of ``observed`` (b, s) are True, (b,), and where its others are.
 
     The list is that of all rows, one after the other, as places in the flattened matrix; the last array (b + 1,) says
-    where in it each row begins.
+    where in it each row begins. A Gram matrix less most of itself would be little but rounding, so each row decides.
     """
     n_rows, n_features = observed.shape
-    few_missing = 2 * int(np.count_nonzero(observed)) >= observed.size
-    places = np.flatnonzero(~observed if few_missing else observed)
+    few_missing = 2 * np.count_nonzero(observed, axis=1) >= n_features
+    places = np.flatnonzero(observed != few_missing[:, np.newaxis])
     return few_missing, places, np.searchsorted(places, np.arange(n_rows + 1) * n_features)
 
 
@@ -55,9 +56,9 @@ def exceptions(observed: Array) -> tuple[bool, Indices, Indices]:
 def row_gram(syrk, atoms, few_missing, places, first, everything, gram, panel, part):
     """Put the Gram matrix of the observed features of one row in ``gram`` (k, k), float64.
 
-    syrk: address of BLAS; atoms (k, s); places: the row's part of the list of :func:`exceptions`, places in the
-    flattened matrix; first: that of the row's first feature; everything (k, k): the Gram matrix of all features;
-    panel (k, PANEL) and part (k, k): scratch in the precision of the atoms.
+    syrk: address of BLAS; atoms (k, s); few_missing, places: the row's part of what :func:`exceptions` tells, places
+    in the flattened matrix; first: that of the row's first feature; everything (k, k): the Gram matrix of all
+    features; panel (k, PANEL) and part (k, k): scratch in the precision of the atoms.
     """
     n_components = len(atoms)
     sign = -1.0 if few_missing else 1.0
@@ -81,8 +82,11 @@ def row_gram(syrk, atoms, few_missing, places, first, everything, gram, panel, p
 
 
 @jit
-def solve_positive(system, right):
-    """Solve ``system @ x = right`` in place, by Cholesky's method. system (k, k), overwritten; right (k,) in/out."""
+def solve_positive(system, right, least):
+    """Solve ``system @ x = right`` in place, by Cholesky's method. system (k, k), overwritten; right (k,) in/out.
+
+    least: a positive bound of the eigenvalues from below, and thus of squared pivots, which rounding may take under it.
+    """
     n = len(right)
     for j in range(n):
         for i in range(j):
@@ -93,7 +97,7 @@ def solve_positive(system, right):
         pivot = system[j, j]
         for h in range(j):
             pivot -= system[j, h] * system[j, h]
-        system[j, j] = np.sqrt(max(pivot, 1e-300))
+        system[j, j] = np.sqrt(max(pivot, least))
     for j in range(n):
         for h in range(j):
             right[j] -= system[j, h] * right[h]
@@ -119,22 +123,25 @@ def code_rows(
     gram, gradient = np.empty((n_components, n_components)), np.empty(n_components)
     part = np.empty((n_components, n_components), atoms.dtype)
     panel = np.empty((n_components, PANEL), atoms.dtype)
+    jitter = (JITTER_SINGLE if atoms.itemsize == 4 else JITTER) / n_components
     for row in range(start, stop):
         code = codes[row]
         code[:] = 0.0
         mine = places[starts[row] : starts[row + 1]]
-        n_observed = width - len(mine) if few_missing else len(mine)
+        n_observed = width - len(mine) if few_missing[row] else len(mine)
         if n_observed == 0:
             continue
-        row_gram(syrk, atoms, few_missing, mine, row * width, everything, gram, panel, part)
+        row_gram(syrk, atoms, few_missing[row], mine, row * width, everything, gram, panel, part)
         strength = alpha * n_observed / n_features
-        l1, l2 = strength * l1_ratio, strength * (1.0 - l1_ratio)
+        rounded = everything if few_missing[row] else gram
+        l1, l2 = strength * l1_ratio, max(strength * (1.0 - l1_ratio), jitter * np.trace(rounded))
+        if l2 == 0.0:  # no atom has an entry there
+            continue
         if l1 == 0.0 and not positive:
             code[:] = correlations[row]
-            ridge = max(l2, JITTER * np.trace(gram) / n_components)
             for j in range(n_components):
-                gram[j, j] += ridge
-            solve_positive(gram, code)
+                gram[j, j] += l2
+            solve_positive(gram, code, l2)
         else:
             unfinished[row] = descend_row(
                 gram, correlations[row], l1, l2, positive, tolerance, max_passes, code, gradient

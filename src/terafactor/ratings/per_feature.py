@@ -182,6 +182,8 @@ class CompletionLearner:
     def steps(self, numbers: range) -> Generator[Advance, None, None]:
         for number in numbers:
             epoch, place = divmod(number, len(self.batches))
+            if epoch > 0 and place == 0:
+                self.state.last_error = self.state.mean_error
             order = generator(self.method.seed, Purpose.ROW_ORDER, epoch + 1).permutation(len(self.batches))
             batch = self.batches[order[place]]
             codes = step(self.state, batch, self.method.completion, self.executor)
@@ -192,10 +194,9 @@ class CompletionLearner:
 
     def has_settled(self) -> bool:
         state = self.state
-        if state.n_batches % len(self.batches) or self.method.tol == 0:
+        if state.n_batches == 0 or state.n_batches % len(self.batches) or self.method.tol == 0:
             return False
-        before, state.last_error = state.last_error, state.mean_error
-        return abs(before - state.mean_error) <= self.method.tol * state.mean_error
+        return abs(state.last_error - state.mean_error) <= self.method.tol * state.mean_error
 
     def surrogate(self) -> float:
         return self.state.mean_error * self.state.scale**2

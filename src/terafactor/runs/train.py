@@ -14,6 +14,7 @@ from rich.console import Console
 from terafactor._checks import check_callbacks
 from terafactor._random import resolve_seed
 from terafactor._typing import Array
+from terafactor.data.open import from_anywhere
 from terafactor.errors import DataError, ParameterError, RunInterruptedError
 from terafactor.runs.artifact import Artifact, write_artifact
 from terafactor.runs.checkpoint import Checkpointer, CheckpointPolicy, newest
@@ -215,9 +216,9 @@ def source_name(X: Any) -> str | list[str] | dict[str, Any] | None:
         given = {str(name): value for name, value in X.items() if value is not None}
         return given if all(_is_text(value) for value in given.values()) else None
     if isinstance(X, str | os.PathLike):
-        return os.fspath(X) if "::" in str(X) or "*" in str(X) or "://" in str(X) else str(Path(X).absolute())
+        return from_anywhere(os.fspath(X))
     if isinstance(X, list | tuple) and all(isinstance(part, str | os.PathLike) for part in X):
-        return [str(Path(part).absolute()) for part in X]
+        return [from_anywhere(os.fspath(part)) for part in X]
     return None
 
 

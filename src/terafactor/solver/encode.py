@@ -50,8 +50,9 @@ class Atoms:
     executor: Executor
 
     @classmethod
-    def of(cls, dictionary: Array, executor: Executor) -> Self:
-        atoms = contiguous_atoms(dictionary, executor)
+    def of(cls, dictionary: Array, source: MatrixSource, executor: Executor) -> Self:
+        """Return the atoms in the precision of the rows of a source."""
+        atoms = contiguous_atoms(dictionary.astype(source.dtype, copy=False), executor)
         gram, _ = correlate(np.empty((0, atoms.shape[1]), atoms.dtype), atoms, executor)
         return cls(atoms, gram, executor)
 
@@ -149,9 +150,9 @@ def encode(
 
     missing: whether NaN stands for a missing value. progress: called with the number of rows of each part.
     """
-    codes = np.empty((source.shape[0], len(dictionary)), dictionary.dtype)
+    codes = np.empty((source.shape[0], len(dictionary)), source.dtype)
     with Executor(n_threads) as executor:
-        atoms = Atoms.of(dictionary, executor)
+        atoms = Atoms.of(dictionary, source, executor)
         with contextlib.closing(encoded_parts(source, atoms, problem, missing)) as parts:
             for part, found in parts:
                 codes[part.numbers] = found
@@ -172,9 +173,9 @@ def encode_to(
     """Write the codes to a new ``.npy`` file or Zarr array, a bounded number of rows at a time; see :func:`encode`."""
     shape = (source.shape[0], len(dictionary))
     with (
-        new_matrix(out, shape, dictionary.dtype) as write,
+        new_matrix(out, shape, source.dtype) as write,
         Executor(n_threads) as executor,
-        contextlib.closing(encoded_parts(source, Atoms.of(dictionary, executor), problem, missing)) as parts,
+        contextlib.closing(encoded_parts(source, Atoms.of(dictionary, source, executor), problem, missing)) as parts,
     ):
         for _, codes in parts:
             write(codes)
@@ -187,7 +188,7 @@ def objective(
     """Return the mean of l(x) over the rows that have a value, in float64; NaN when none has."""
     total, n_rows = 0.0, 0
     with Executor(n_threads) as executor:
-        atoms = Atoms.of(dictionary, executor)
+        atoms = Atoms.of(dictionary, source, executor)
         with contextlib.closing(encoded_parts(source, atoms, problem, missing)) as parts:
             for part, codes in parts:
                 losses = part.losses(problem, atoms, codes)

@@ -181,7 +181,9 @@ class DictionaryLearner:
 
     def has_settled(self) -> bool:
         before, self._asked_at = self._asked_at, self.state.n_steps
-        return self._stop.is_due(before, self.state.n_steps) and self._stop.update(self.state, self.surrogate())
+        if self._stop.is_due(before, self.state.n_steps):
+            self._stop.update(self.state, self.surrogate())
+        return self._stop.has_settled(self.state)
 
     def surrogate(self) -> float:
         state = self.state

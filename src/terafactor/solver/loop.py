@@ -42,7 +42,7 @@ class Learner(Protocol):
         """Do one step per batch number, and tell after one or some; closing it leaves a usable model."""
 
     def has_settled(self) -> bool:
-        """Whether the last step showed that going on changes little."""
+        """Whether the last step, be it one before an interruption, showed that going on changes little."""
 
     def surrogate(self) -> float:
         """Compute the value of what the steps minimise."""
@@ -91,7 +91,8 @@ def run_loop(
     """
     before = elapsed or Elapsed()
     started = (time.perf_counter() if started is None else started) - before.seconds
-    bytes_read, idle, stopped_by = before.bytes_read, 0.0, None
+    bytes_read, idle = before.bytes_read, 0.0
+    stopped_by = "tol" if learner.has_settled() else None  # and then interrupted before its end was written
 
     def tell(advance: int, end_of_epoch: bool, stopped_by: str | None) -> bool:
         nonlocal idle
@@ -115,7 +116,7 @@ def run_loop(
         return stop
 
     batches_done = numbers.start
-    with contextlib.closing(learner.steps(numbers)) as steps:
+    with contextlib.closing(learner.steps(numbers if stopped_by is None else numbers[:0])) as steps:
         for advance in steps:
             bytes_read += advance.n_bytes
             batches_done += advance.n_batches

@@ -33,12 +33,15 @@ class SurrogateStop:
         """Whether the surrogate is to be computed after this number of steps, having been asked ``before``."""
         return self.tol > 0 and n_steps // self.period > before // self.period
 
-    def update(self, state: SurrogateState, surrogate: float) -> bool:
+    def update(self, state: SurrogateState, surrogate: float) -> None:
         """Take a value of the surrogate, kept in the state so that a resumed fit stops where it would have."""
         state.surrogates = [*state.surrogates, surrogate][-2 * WINDOW :]
         if len(state.surrogates) < 2 * WINDOW:
-            return False
+            return
         before, recent = (sum(half) / WINDOW for half in (state.surrogates[:WINDOW], state.surrogates[WINDOW:]))
         scale = max(abs(recent), abs(before))
         state.n_settled = state.n_settled + 1 if abs(recent - before) <= self.tol * scale else 0
-        return state.n_settled >= 2
+
+    def has_settled(self, state: SurrogateState) -> bool:
+        """Whether the last values taken showed no change, be it before an interruption."""
+        return self.tol > 0 and state.n_settled >= 2
