@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from terafactor.data.masks import Masks
+from terafactor import ArraySource
+from terafactor.data.masks import Masks, masks_of
 from terafactor.errors import ParameterError
 
 SIZES = [(24, 3), (25, 3), (7, 7), (100, 2.5), (10, 9.5), (11, 1.01)]
@@ -62,3 +63,17 @@ def test_nothing_is_left_out_without_reduction():
 def test_a_reduction_that_leaves_nothing_to_see_is_refused(reduction):
     with pytest.raises(ParameterError, match=f"reduction.*got {reduction}.*n_features=40"):
         Masks(40, reduction, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("n_features", "reduction", "together"), [(2**17 + 3, 8, 4), (2**17 + 3, 40, 1), (2**16, 8, 1)]
+)
+def test_long_rows_are_picked_by_neighbours_where_masks_have_many(n_features, reduction, together):
+    masks = masks_of(ArraySource(np.zeros((1, n_features), np.float32)), reduction, 0)
+    cycle = [masks.mask(number) for number in range(reduction)]
+    np.testing.assert_array_equal(np.sort(np.concatenate(cycle)), np.arange(n_features))
+    for mask in cycle:
+        whole = np.unique(mask // together)
+        assert abs(len(mask) - len(whole) * together) < together  # the last features may be fewer
+    singles = sum(int((np.diff(mask) == 1).sum()) for mask in cycle)
+    assert (singles > n_features / 2) == (together > 1)

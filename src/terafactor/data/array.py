@@ -6,11 +6,18 @@ import numpy as np
 
 from terafactor._typing import Array, Indices
 from terafactor.data.formats import Format, check_matrix, reading_dtype
-from terafactor.data.source import MatrixSource, check_finite, check_indices
+from terafactor.data.source import FeatureTiles, MatrixSource, check_finite, check_indices
 from terafactor.errors import DataError
 from terafactor.kernels.accumulation import gather_values
 
 DTYPES = (np.float32, np.float64)
+
+WIDE = 2**17
+"""Features from which on a row is so long that one picked alone costs a line of memory, sixteen times what it takes."""
+
+NEIGHBOURS, FEWEST = 4, 1000
+"""Features of long rows that are picked together, and how many of these a mask must have: with so many, objectives of
+smooth maps are the same; with a third of them, 1.5 % higher."""
 
 
 class ArraySource(MatrixSource):
@@ -38,6 +45,9 @@ class ArraySource(MatrixSource):
         self.holds_nan = allow_nan
         self.shape = (int(array.shape[0]), int(array.shape[1]))
         self.dtype = array.dtype
+
+    def tiles(self, record: int) -> FeatureTiles:
+        return FeatureTiles(NEIGHBOURS, fewest=FEWEST) if self.shape[1] >= WIDE else FeatureTiles()
 
     def read(self, rows: Indices, columns: Indices | None = None) -> Array:
         check_indices(rows, self.shape[0], "rows")

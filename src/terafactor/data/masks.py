@@ -11,9 +11,6 @@ from terafactor._typing import Indices
 from terafactor.data.source import FeatureTiles, MatrixSource
 from terafactor.errors import ParameterError
 
-TILES_PER_MASK = 64
-"""Fewest tiles that a mask is made of; with fewer, neighbours in a tile would stand for too much of the mask."""
-
 
 class Masks:
     """Masks that visit every feature once per cycle.
@@ -48,7 +45,7 @@ class Masks:
         self.seed = seed
         self.cycle_length = math.ceil(reduction)
         tiles = tiles or FeatureTiles()
-        few = n_features < TILES_PER_MASK * tiles.width * self.cycle_length
+        few = n_features < tiles.fewest * tiles.width * self.cycle_length
         self.tiles = FeatureTiles() if few else tiles
 
     def mask(self, number: int, record: int = 0, visit: int = 0) -> Indices | None:

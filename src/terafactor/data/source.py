@@ -32,6 +32,9 @@ class FeatureTiles:
     order: Indices | None = None
     """All features in the order that is cut into tiles; None: their own order."""
 
+    fewest: int = 64
+    """Tiles below which masks are made of single features: neighbours in a tile would stand for too much of a mask."""
+
     def members(self, chosen: Indices, n_features: int) -> Indices:
         """Return the features of the ``chosen`` tiles, ascending."""
         if self.width == 1 and self.order is None:
