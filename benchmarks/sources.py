@@ -99,7 +99,7 @@ def with_zarr(source: PackedSource, reduction: float) -> Callable[[], None]:
         for number in range(stream.batches_per_epoch):
             visit = stream._visit_of(number)
             (mask,) = stream._masks(visit, range(number, number + 1))
-            tiles = np.unique(source._tile_and_inside(visit.record)[0][mask])
+            tiles = np.unique(source._order_and_place(visit.record)[1][mask] // width)
             first = int(visit.rows[0]) - starts[visit.record]
             for run in np.split(tiles, np.flatnonzero(np.diff(tiles) != 1) + 1):
                 stop = min((int(run[-1]) + 1) * width, n_features)
