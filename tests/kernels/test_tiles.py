@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from terafactor.kernels.tiles import find, locate, pick
+from terafactor.kernels.tiles import copy_runs, find, locate
 
 N_FEATURES, WIDTH, N_ROWS = 103, 10, 6
 DISTANCE = N_ROWS * WIDTH + 2
@@ -23,7 +23,7 @@ def chosen_columns(order):
     yield order[30:60][::-1].astype(np.int64)
 
 
-def test_columns_are_picked_from_where_tiles_were_put(order):
+def test_columns_are_found_and_copied_from_where_tiles_were_put(order):
     place = np.argsort(order).astype(np.int32)
     rows = np.array([4, 0, 5, 1, 1])
     matrix = np.random.default_rng(2).standard_normal((N_ROWS, N_FEATURES)).astype(np.float32)
@@ -35,9 +35,13 @@ def test_columns_are_picked_from_where_tiles_were_put(order):
         for number, tile in enumerate(chosen[:found]):
             features = order[tile * WIDTH : (tile + 1) * WIDTH]
             stored[number, : N_ROWS * WIDTH].reshape(N_ROWS, WIDTH)[:, : len(features)] = matrix[:, features]
-        out = np.empty((len(rows), len(columns)), np.float32)
-        pick(stored.ravel(), WIDTH, rows, places, out)
-        np.testing.assert_array_equal(out, matrix[np.ix_(rows, columns)])
+        expected = matrix[np.ix_(rows, columns)]
+        np.testing.assert_array_equal(stored.ravel()[rows[:, np.newaxis] * WIDTH + places], expected)
+        out = np.full(expected.shape, np.nan, np.float32)
+        copied = copy_runs(stored.ravel(), WIDTH, rows, places, out)
+        n_runs = 1 + int((np.diff(places) != 1).sum())
+        assert copied == (len(columns) >= 8 * n_runs)
+        np.testing.assert_array_equal(out, expected if copied else np.full(expected.shape, np.nan))
 
 
 def test_places_and_tiles_are_found(order):

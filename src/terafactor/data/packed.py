@@ -30,7 +30,8 @@ from terafactor.data.packed_layout import (
 from terafactor.data.shard import DamagedShardError, read_tiles, read_tiles_with_zarr, sealed
 from terafactor.data.source import FeatureTiles, MatrixSource, check_indices
 from terafactor.errors import DataError, ParameterError
-from terafactor.kernels.tiles import find, locate, pick
+from terafactor.kernels.accumulation import gather_values
+from terafactor.kernels.tiles import copy_runs, find, locate
 
 TileReader = Callable[[Path, int, PackedLayout, Indices, bool], Array]
 
@@ -139,7 +140,12 @@ class PackedSource(MatrixSource):
         layout, record, number = self.layout, self._blocks.record[block], self._blocks.number[block]
         chosen, places = self._located(columns, record, layout)
         tiles = self._tiles(self._verified_record(record), number, layout, chosen, f"block {number}", record)
-        pick(tiles.ravel(), layout.tile_width, rows - self._blocks.first_row[block], places, out)
+        inside, width, step = rows - self._blocks.first_row[block], layout.tile_width, tiles.itemsize
+        if not copy_runs(tiles.ravel(), width, inside, places, out):
+            # Entry (i, start of tile + place inside it) of the view is row i of that place.
+            shape = (layout.block_rows, (len(chosen) - 1) * layout.numbers_apart + width)
+            view: Array = np.ndarray(shape, tiles.dtype, tiles, strides=(width * step, step))
+            gather_values(view, inside, places, 0, len(rows), out)
         if layout.scaled:
             chosen, places = self._located(columns, record, layout.scales)
             scales = self._tiles(scales_path(self.path), record, layout.scales, chosen, "the scales", record)
