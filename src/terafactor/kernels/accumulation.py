@@ -16,8 +16,8 @@ from terafactor.kernels._jit import jit
 from terafactor.kernels._prefetch import prefetch_rows
 from terafactor.kernels._transpose import SIDE, transpose_square
 
-GROUP = 64
-"""Features that are transposed together."""
+GROUP = 32
+"""Features that are blended before they are gathered, while they are at hand."""
 
 AHEAD = 32
 """Features between the one at work and the one asked for from memory."""
@@ -33,58 +33,54 @@ def row_starts(row, width, at):
 
 
 @jit
-def transpose(source, first_row, first_column, n_rows, n_columns, target, to_row, to_column):
-    """Copy the transpose of a part of ``source`` into ``target``, where it begins at (to_row, to_column).
-
-    By squares in registers, so that both sides use whole ones; squares that would not fit overlap those before.
-    """
-    width, to_width = source.shape[1], target.shape[1]
-    if n_rows < SIDE or n_columns < SIDE:
-        for i in range(n_rows):
-            for j in range(n_columns):
-                target[to_row + j, to_column + i] = source[first_row + i, first_column + j]
-        return
-    for at in range(0, n_columns, SIDE):
-        j = min(at, n_columns - SIDE)
-        for start in range(0, n_rows, SIDE):
-            i = min(start, n_rows - SIDE)
-            transpose_square(
-                source, row_starts(first_row + i, width, first_column + j),
-                target, row_starts(to_row + j, to_width, to_column + i),
-            )  # fmt: skip
+def feature_starts(columns, first, width, at):
+    """Return where entry ``at`` of the eight ``columns`` from ``first`` on lies in a flattened matrix (p, width)."""
+    return (
+        at + width * columns[first], at + width * columns[first + 1], at + width * columns[first + 2],
+        at + width * columns[first + 3], at + width * columns[first + 4], at + width * columns[first + 5],
+        at + width * columns[first + 6], at + width * columns[first + 7],
+    )  # fmt: skip
 
 
 @jit
 def gather_features(matrix, columns, start, stop, out):
     """``out[:, start:stop] = matrix[columns[start:stop]].T``. matrix (p, k): transposed; out (k, s).
 
-    By groups of features that are first put next to each other: to wait for memory and to transpose at once is slower.
+    By squares turned in registers, so that both sides use whole ones; squares that would not fit overlap those before.
     """
-    n_components = len(out)
-    group = np.empty((GROUP, n_components), matrix.dtype)
-    for first in range(start, stop, GROUP):
-        count = min(GROUP, stop - first)
-        for i in range(count):
-            prefetch_rows(matrix, columns, first + i + AHEAD, first + i + AHEAD + 1)
-            source, target = matrix[columns[first + i]], group[i]
+    n_components, n_observed = out.shape
+    if n_components < SIDE or stop - start < SIDE:
+        for i in range(start, stop):
             for j in range(n_components):
-                target[j] = source[j]
-        transpose(group, 0, 0, count, n_components, out, 0, first)
+                out[j, i] = matrix[columns[i], j]
+        return
+    for at in range(start, stop, SIDE):
+        i = min(at, stop - SIDE)
+        prefetch_rows(matrix, columns, i + AHEAD, i + AHEAD + SIDE)
+        for component in range(0, n_components, SIDE):
+            j = min(component, n_components - SIDE)
+            transpose_square(
+                matrix, feature_starts(columns, i, n_components, j), out, row_starts(j, n_observed, i)
+            )  # fmt: skip
 
 
 @jit
 def scatter_features(values, columns, start, stop, matrix):
-    """``matrix[columns[start:stop]] = values[:, start:stop].T``. matrix (p, k) out; values (k, s)."""
-    n_components = len(values)
-    group = np.empty((GROUP, n_components), values.dtype)
-    for first in range(start, stop, GROUP):
-        count = min(GROUP, stop - first)
-        transpose(values, 0, first, n_components, count, group, 0, 0)
-        for i in range(count):
-            prefetch_rows(matrix, columns, first + i + AHEAD, first + i + AHEAD + 1)
-            source, target = group[i], matrix[columns[first + i]]
+    """``matrix[columns[start:stop]] = values[:, start:stop].T``, as :func:`gather_features`. matrix (p, k) out."""
+    n_components, n_observed = values.shape
+    if n_components < SIDE or stop - start < SIDE:
+        for i in range(start, stop):
             for j in range(n_components):
-                target[j] = source[j]
+                matrix[columns[i], j] = values[j, i]
+        return
+    for at in range(start, stop, SIDE):
+        i = min(at, stop - SIDE)
+        prefetch_rows(matrix, columns, i + AHEAD, i + AHEAD + SIDE)
+        for component in range(0, n_components, SIDE):
+            j = min(component, n_components - SIDE)
+            transpose_square(
+                values, row_starts(j, n_observed, i), matrix, feature_starts(columns, i, n_components, j)
+            )  # fmt: skip
 
 
 @jit
@@ -273,18 +269,11 @@ def blend_features(matrix, columns, sums, keep, take, start, stop):
 
 @jit
 def blend_and_gather(matrix, columns, sums, keep, take, start, stop, out):
-    """:func:`blend_features`, and :func:`gather_features` of the result."""
-    n_components = len(out)
-    group = np.empty((GROUP, n_components), matrix.dtype)
+    """:func:`blend_features`, and :func:`gather_features` of the result, some features at a time."""
     for first in range(start, stop, GROUP):
-        count = min(GROUP, stop - first)
-        for i in range(count):
-            prefetch_rows(matrix, columns, first + i + AHEAD, first + i + AHEAD + 1)
-            entries, totals, target = matrix[columns[first + i]], sums[first + i], group[i]
-            old, new = keep[first + i], take[first + i]
-            for j in range(n_components):
-                target[j] = entries[j] = old * entries[j] + new * totals[j]
-        transpose(group, 0, 0, count, n_components, out, 0, first)
+        last = min(first + GROUP, stop)
+        blend_features(matrix, columns, sums, keep, take, first, last)
+        gather_features(matrix, columns, first, last, out)
 
 
 @jit
