@@ -219,7 +219,8 @@ class _Blocks:
     def parts(self, rows: Indices) -> Iterator[tuple[int, slice | Indices]]:
         """Yield each block that holds some of the rows, and which of them: a slice where they follow each other."""
         if len(rows):
-            first, last = (bisect_right(self.first_row, int(row)) - 1 for row in (rows.min(), rows.max()))
+            ends = np.minimum.reduce(rows), np.maximum.reduce(rows)
+            first, last = (bisect_right(self.first_row, int(row)) - 1 for row in ends)
             if first == last:
                 yield first, slice(0, len(rows))
                 return

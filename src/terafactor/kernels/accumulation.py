@@ -231,6 +231,19 @@ def code_sums(syrk, codes, precise, gram, used):
 
 
 @jit
+def absorb_code_sums(sums, used, n_rows, share, code_gram, idle_rows):
+    """Take the sums over a batch of ``n_rows`` into ``code_gram`` (k, k) and ``idle_rows`` (k,), both in/out.
+
+    sums (k, k), used (k,): of :func:`code_sums`; share: weight of the mean over the batch.
+    """
+    keep, take = 1.0 - share, share / n_rows
+    for i in range(len(code_gram)):
+        for j in range(len(code_gram)):
+            code_gram[i, j] = keep * code_gram[i, j] + take * sums[i, j]
+        idle_rows[i] = 0 if used[i] else idle_rows[i] + n_rows
+
+
+@jit
 def batch_weights(feature_rows, columns, counts, gain, keep, take):
     """Count the rows of a batch, and put in ``keep`` and ``take`` what multiplies the past and its sums, per feature.
 

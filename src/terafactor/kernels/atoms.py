@@ -36,6 +36,15 @@ UNUSED = 1e-12
 
 
 @jit
+def least_curvature(code_gram):
+    """Return the ``c_jj`` up to which an atom stays where it is."""
+    total = 0.0
+    for j in range(len(code_gram)):
+        total += code_gram[j, j]
+    return UNUSED * total
+
+
+@jit
 def candidate(atom, target, moves, row, start, coefficients, first, curvature, positive, gradient, sums):
     """Put ``d + (b - c D) / c_jj`` in ``moves[row]``, on one tile; put sums of |d|, d^2, of old and new, in ``sums``.
 
@@ -137,22 +146,22 @@ def find_together(values, first_tile, last_tile, l1_weight, l2_weight, budget, s
 
 @jit
 def sweep_team(
-    rank, size, counter, gemm, atoms, data_code, code_gram, mixing, moves, floor,
+    rank, size, counter, gemm, atoms, data_code, code_gram, moves,
     l1_weight, l2_weight, limit, positive, sizes, outside, multipliers, partial, committed,
 ):  # fmt: skip
     """Move the atoms one after the other, entries outside the mask fixed: the part of one thread of a team.
 
     rank, size: which thread of how many; counter: address where they meet; gemm: address of BLAS.
-    atoms (k, s) in/out; data_code (k, s); code_gram (k, k) float64 and mixing, the same in the precision of the atoms;
-    moves (block, s): scratch; floor: ``c_jj`` below which an atom stays; sizes (k,): psi of each atom over all
-    features, zero when the mask is all of them; outside (k,) out: the part of it outside the mask;
+    atoms (k, s) in/out; data_code (k, s); code_gram (k, k) float64; moves (block, s): scratch; sizes (k,): psi of each
+    atom over all features, zero when the mask is all of them; outside (k,) out: the part of it outside the mask;
     multipliers (k,) in/out: where Newton's method starts; partial (2, tiles, 4): scratch;
     committed (k, tiles) out: psi of each moved atom on each tile.
     """
     n_components, n_observed = atoms.shape
     n_parts, width = partial.shape[1], len(moves)
     first_tile, last_tile = rank * n_parts // size, (rank + 1) * n_parts // size
-    gradient = np.empty(TILE, atoms.dtype)
+    gradient, mixing = np.empty(TILE, atoms.dtype), code_gram.astype(atoms.dtype)
+    floor = least_curvature(code_gram)
     meetings = 0
     for first in range(0, n_components, width):
         last = min(first + width, n_components)
@@ -194,8 +203,9 @@ def sweep_team(
 
 
 @jit
-def take_sizes(code_gram, floor, outside, committed, sizes):
+def take_sizes(code_gram, outside, committed, sizes):
     """Put in ``sizes`` (k,) psi of each atom that was moved: ``outside`` (k,) the mask and ``committed`` (k, tiles)."""
+    floor = least_curvature(code_gram)
     for j in range(len(sizes)):
         if code_gram[j, j] > floor:
             size = outside[j]
@@ -233,24 +243,23 @@ def sweep_atoms(
     """
     n_components, n_observed = atoms.shape
     n_parts = n_tiles(n_observed)
-    floor = UNUSED * float(code_gram.trace())
     moves = np.empty((block_width(n_components), n_observed), atoms.dtype)
     counter = np.zeros(1, np.int64)
     partial, committed, outside = np.zeros((2, n_parts, 4)), np.empty((n_components, n_parts)), np.empty(n_components)
-    gemm, mixing = _blas.address("gemm", atoms.dtype), code_gram.astype(atoms.dtype)
+    gemm = _blas.address("gemm", atoms.dtype)
     sizes_before = np.zeros(n_components) if whole else sizes
 
     def work(rank: int, size: int) -> None:
         features = features_of(rank * n_parts // size, (rank + 1) * n_parts // size, n_observed)
         before(*features)
         sweep_team(
-            rank, size, counter.ctypes.data, gemm, atoms, data_code, code_gram, mixing, moves, floor,
+            rank, size, counter.ctypes.data, gemm, atoms, data_code, code_gram, moves,
             *ball, sizes_before, outside, multipliers, partial, committed,
         )  # fmt: skip
         after(*features)
 
     executor.team(work, n_parts)
-    take_sizes(code_gram, floor, outside, committed, sizes)
+    take_sizes(code_gram, outside, committed, sizes)
 
 
 def atom_sizes(dictionary: Array, l1_weight: float, l2_weight: float) -> Array:

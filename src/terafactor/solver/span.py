@@ -34,7 +34,7 @@ from terafactor._threads import TILE, Executor, n_tiles
 from terafactor._typing import Array, Indices
 from terafactor.data import Batch, MatrixSource, Stretch
 from terafactor.kernels._blas import address
-from terafactor.kernels.atoms import UNUSED
+from terafactor.kernels.atoms import least_curvature
 from terafactor.kernels.span import (
     combine,
     inner_products_of_features,
@@ -178,7 +178,7 @@ class Span:
         n_known: rows that were taken in; limit, sizes: of squared norms.
         """
         k, moves, products = self.k, *np.empty((2, self.k, 2 * self.k))
-        sweep_in_span(self.gram, code_gram, UNUSED * float(code_gram.trace()), limit, moves, products, sizes)
+        sweep_in_span(self.gram, code_gram, least_curvature(code_gram), limit, moves, products, sizes)
         turned = moves.T.astype(self.of_start.dtype)
         for coefficients in (self.of_start, self.of_rows[:n_known]):
             coefficients[:, :k] = coefficients @ turned

@@ -13,6 +13,7 @@ from terafactor.data import Batch
 from terafactor.errors import DataError
 from terafactor.kernels._blas import address
 from terafactor.kernels.accumulation import (
+    absorb_code_sums,
     batch_weights,
     blend,
     blend_and_gather,
@@ -288,10 +289,8 @@ def absorb_codes(state: SurrogateState, sums: CodeSums, weight: float) -> float:
     state.n_samples += sums.n_rows
     gain = weight * state.n_steps
     share = min(1.0, gain * sums.n_rows / state.n_samples)
-    state.code_gram *= 1 - share
-    state.code_gram += (share / sums.n_rows) * sums.code_gram
+    absorb_code_sums(sums.code_gram, sums.used, sums.n_rows, share, state.code_gram, state.idle_rows)
     state.mean_penalty += share * (sums.penalty / sums.n_rows - state.mean_penalty)
-    state.idle_rows = np.where(sums.used, 0, state.idle_rows + sums.n_rows)
     return gain
 
 
