@@ -172,6 +172,13 @@ def test_a_bad_entry_of_init_is_said_to_be_in_init(X):
     assert "missing=" not in str(raised.value)
 
 
+@pytest.mark.parametrize(("value", "options"), [(0.0, {}), (-1.0, {"positive_dict": True})])
+def test_an_init_that_nothing_could_be_learned_from_is_refused(X, value, options):
+    with pytest.raises(ParameterError) as raised:
+        MaskedDictionaryLearning(3, init=np.full_like(X[:3], value), **options).fit(X)
+    assert_says(raised, ["init", "zero everywhere", "None for rows of X", *options])
+
+
 def test_a_bad_entry_of_the_validation_rows_is_said_to_be_there(X):
     held_out = X.copy()
     held_out[8, 2] = np.inf

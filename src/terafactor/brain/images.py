@@ -178,7 +178,9 @@ class ImagesSource(MatrixSource):
     @cached_property
     def _preparation(self) -> str:
         """What tells one way of masking and cleaning from another."""
-        cleaning = {"masker": type(self.masker).__name__, **masker_options(self.masker)}
+        # Volumes of a run are cleaned apart from others, but a model does not keep the runs of the images it came from.
+        runs = np.asarray(getattr(self.masker, "runs", None)).tolist()
+        cleaning = {"masker": type(self.masker).__name__, "runs": runs, **masker_options(self.masker)}
         digest = hashlib.sha256(json.dumps(cleaning, sort_keys=True, default=repr).encode())
         for name, array in sorted(self.kind.masker_arrays(self.masker).items()):
             digest.update(name.encode() + np.ascontiguousarray(array).tobytes())

@@ -181,7 +181,13 @@ class DictionaryTraining(ModelFileMixin):
             )
         atoms = check_array(given, dtype=[source.dtype], input_name="init", ensure_all_finite=False)
         check_finite(atoms, "init", about_nan=MUST_BE_FINITE)
-        return SurrogateState.start(problem.constraint.project(atoms), problem, masked=options.masked)
+        atoms = problem.constraint.project(atoms)
+        if not atoms.any():
+            positive = " (with positive_dict, its negative entries are)" if problem.constraint.positive else ""
+            raise ParameterError(
+                f"init is zero everywhere{positive}, and atoms of zeros stay so: give others, or None for rows of X"
+            )
+        return SurrogateState.start(atoms, problem, masked=options.masked)
 
     def learn(
         self,
