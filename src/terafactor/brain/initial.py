@@ -46,7 +46,8 @@ def initial_maps(
     stream = BatchStream(source, batch_size, masks_of(source, reduction, seed), seed, whole_rows=False)
     rows = source.read(np.sort(stream.first_rows(n_rows)))
     if len(rows) >= 2 * SPARE * n_components:
-        rows = rows[:-1:2] + rows[1::2]
+        rows[:-1:2] += rows[1::2]  # in place: fresh memory of this size costs as much as the sums
+        rows = rows[:-1:2]
     sampled = _sampled(rows)
     if not sampled.any():  # nothing to find in them: noise to start from
         return initial_atoms(rows[:n_components], n_components, constraint, seed)
