@@ -56,11 +56,12 @@ def test_cifti_from_files_to_files(make, name, written, tmp_path):
     paths = [tmp_path / f"{number}-{name}" for number in range(2)]
     for number, path in enumerate(paths):
         make(series(seed=number)).to_filename(path)
-    atlas = BrainDictionaryLearning(alpha=0.1, **OPTIONS).fit(paths)  # the default suits many more places than 60
+    atlas = BrainDictionaryLearning(**OPTIONS).fit(paths)
     assert atlas.components_.shape == (3, N_PLACES)
-    parts = np.abs(atlas.components_).reshape(3, 3, -1).sum(axis=2)
-    assert (parts.max(axis=1) > 0.95 * parts.sum(axis=1)).all()  # each map in one of the three parts
-    assert sorted(parts.argmax(axis=1)) == [0, 1, 2]
+    # Maps of a third of the places each are not sparse: what they span is known, not which of its bases is found.
+    parts = np.repeat(np.eye(3), N_PLACES // 3, axis=0)
+    _, residuals, _, _ = np.linalg.lstsq(atlas.components_.T.astype(float), parts, rcond=None)
+    assert (residuals < 0.05 * parts.sum(axis=0)).all()
     files = atlas.save_maps(tmp_path / "atlas")
     assert files[0].name == written
     image = nibabel.load(files[0])
