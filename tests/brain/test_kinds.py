@@ -58,10 +58,8 @@ def test_cifti_from_files_to_files(make, name, written, tmp_path):
         make(series(seed=number)).to_filename(path)
     atlas = BrainDictionaryLearning(**OPTIONS).fit(paths)
     assert atlas.components_.shape == (3, N_PLACES)
-    # Maps of a third of the places each are not sparse: what they span is known, not which of its bases is found.
-    parts = np.repeat(np.eye(3), N_PLACES // 3, axis=0)
-    _, residuals, _, _ = np.linalg.lstsq(atlas.components_.T.astype(float), parts, rcond=None)
-    assert (residuals < 0.05 * parts.sum(axis=0)).all()
+    halves = np.abs(atlas.components_).reshape(3, 3, -1).sum(axis=2)
+    assert (halves.max(axis=1) > 0.8 * halves.sum(axis=1)).all()  # each map in one of the three parts
     files = atlas.save_maps(tmp_path / "atlas")
     assert files[0].name == written
     image = nibabel.load(files[0])

@@ -29,7 +29,7 @@ half as many to spare, a network was missed in one fit of ten."""
 MAX_ROTATIONS, TOLERANCE = 100, 1e-3
 
 COARSE = 4
-"""Of so many features one is used to come near the rotation, which all of them then end."""
+"""Of so many features, where there are :data:`FEATURES`, one is used to come near the rotation, which all then end."""
 
 
 def initial_maps(
@@ -37,15 +37,15 @@ def initial_maps(
 ) -> Array:
     """Return k sparse maps (k, p) on the boundary of the ball, from the first volumes that a fit like this visits.
 
-    Neighbours are added: what networks do changes slowly, while much of the noise is new in every volume. The principal
-    components of the sums, twice as many as maps, are turned such that the sum of the fourth powers of their entries is
-    largest, which makes few entries large and the others small. The sparsest are kept, and all but their largest
-    entries are set to zero.
+    Where volumes abound, neighbours are added: what networks do changes slowly, while much of the noise is new in every
+    volume. The principal components, twice as many as maps, are turned such that the sum of the fourth powers of their
+    entries is largest, which makes few entries large and the others small. The sparsest are kept, and all but their
+    largest entries are set to zero.
     """
     n_rows = max(n_components, min(ROWS_PER_MAP * n_components, MAX_VALUES // source.shape[1]))
     stream = BatchStream(source, batch_size, masks_of(source, reduction, seed), seed, whole_rows=False)
     rows = source.read(np.sort(stream.first_rows(n_rows)))
-    if len(rows) >= 2 * SPARE * n_components:
+    if len(rows) >= ROWS_PER_MAP * n_components:
         rows[:-1:2] += rows[1::2]  # in place: fresh memory of this size costs as much as the sums
         rows = rows[:-1:2]
     sampled = _sampled(rows)
@@ -80,7 +80,8 @@ def _principal_combinations(rows: Array, n_components: int) -> Array:
 def _sparse_rotation(maps: Array) -> Array:
     """Return the rotation of the maps (k, k) that makes the sum of their fourth powers largest."""
     rotation = np.eye(len(maps), dtype=maps.dtype)
-    for part in (np.ascontiguousarray(maps[:, ::COARSE]), maps):
+    coarse = [np.ascontiguousarray(maps[:, ::COARSE])] if maps.shape[1] >= FEATURES else []
+    for part in (*coarse, maps):
         for _ in range(MAX_ROTATIONS):
             # A step of the fixed point: the rotation nearest to the gradient.
             left, _, right = np.linalg.svd(_cubes(rotation @ part) @ part.T)

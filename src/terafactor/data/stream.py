@@ -159,20 +159,28 @@ class BatchStream:
         n_bytes = self.source.stored_bytes(visit.rows, None if self._reads_whole_rows(len(visit.rows)) else mask)
         return round(n_bytes / len(visit.rows) * len(self.rows(number)))
 
-    def epochs_until(self, n_visits: int) -> float:
-        """Return the fewest epochs, one at least, from mask 0 on, in which ``n_visits`` reads observe every feature."""
-        n_reads = n_visits * self.masks.cycle_length  # fewer do not suffice
-        if not self.masks.by_record:
-            return max(1.0, n_reads / self.batches_per_epoch)
-        counts, number = np.zeros(self.source.shape[1], np.int64), 0
-        for read in itertools.count(1):
-            visit = self._visit_of(number)
-            (mask,) = self._masks(visit, range(number, number + 1))
-            counts[slice(None) if mask is None else mask] += 1
-            number = visit.first + math.ceil(len(visit.rows) / self.batch_size)
-            if read >= n_reads and counts.min() >= n_visits:
-                break
-        return max(1.0, number / self.batches_per_epoch)
+    def epochs_until(self, n_visits: int) -> int:
+        """Return the fewest epochs, from mask 0 on, in which every feature is observed by ``n_visits`` reads."""
+        counts = self._visits_per_epoch if self.masks.by_record else [self.batches_per_epoch]
+        n_epochs = max(1, math.ceil(n_visits * self.masks.cycle_length / sum(counts)))
+        while self._fewest_visits([n_epochs * count for count in counts], n_visits) < n_visits:
+            n_epochs += 1
+        return n_epochs
+
+    def _fewest_visits(self, counts: Sequence[int], enough: int) -> int:
+        """Return how often each feature is observed, at the least, when records that share masks have such counts.
+
+        Whole cycles of masks observe every feature; where these are not ``enough``, those that were begun count too.
+        """
+        cycles = [divmod(count, self.masks.cycle_length) for count in counts]
+        fewest = sum(whole for whole, _ in cycles)
+        if fewest >= enough or not self.masks.by_record:
+            return fewest
+        begun = np.zeros(self.source.shape[1], np.int64)
+        for record, (_, rest) in enumerate(cycles):
+            for visit in range(counts[record] - rest, counts[record]):
+                begun[self.masks.mask(0, record, visit)] += 1
+        return fewest + int(begun.min())
 
     def batch(self, number: int) -> Batch:
         """Read batch ``number``."""
