@@ -11,7 +11,8 @@ hide from the compiler that rows are contiguous, and cost the SIMD code.
 import numpy as np
 
 from terafactor._threads import TILE
-from terafactor.kernels._blas import product_transposed, square, transposed_product, transposed_square
+from terafactor.kernels._blas import product_transposed, transposed_product, transposed_square
+from terafactor.kernels._dots import inner_products
 from terafactor.kernels._jit import jit
 from terafactor.kernels._prefetch import prefetch_rows
 from terafactor.kernels._transpose import SIDE, transpose_square
@@ -123,10 +124,10 @@ def gather_values(matrix, rows, columns, start, stop, out):
 
 
 @jit
-def correlate_tiles(gemm, syrk, values, atoms, first, last, grams, correlations):
+def correlate_tiles(gemm, values, atoms, first, last, grams, correlations):
     """Put ``atoms @ atoms.T`` and ``values @ atoms.T`` of some tiles of features in the last two.
 
-    gemm, syrk: addresses of BLAS; values (b, s), atoms (k, s); first, last: which tiles; grams (tiles, k, k) and
+    gemm: address of BLAS; values (b, s), atoms (k, s); first, last: which tiles; grams (tiles, k, k) and
     correlations (tiles, b, k) out. Without rows, or with ``grams`` empty, that part is left out.
     """
     n_components, n_observed = atoms.shape
@@ -135,11 +136,7 @@ def correlate_tiles(gemm, syrk, values, atoms, first, last, grams, correlations)
         start = tile * TILE
         width = min(TILE, n_observed - start)
         if len(grams):
-            gram = grams[tile]
-            square(syrk, n_components, width, atoms, start, n_observed, gram, 0, n_components)
-            for j in range(n_components):
-                for i in range(j):
-                    gram[i, j] = gram[j, i]
+            inner_products(atoms, start, start + width, grams[tile])
         if n_rows:
             product_transposed(
                 gemm, n_rows, n_components, width, values, start, n_observed, atoms, start, n_observed,

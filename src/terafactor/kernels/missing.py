@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from terafactor._typing import Array, Indices
-from terafactor.kernels._blas import square
+from terafactor.kernels._dots import inner_products
 from terafactor.kernels._jit import jit
 from terafactor.kernels.coding import descend_row
 
@@ -53,17 +53,17 @@ def exceptions(observed: Array) -> tuple[Array, Indices, Indices]:
 
 
 @jit
-def row_gram(syrk, atoms, few_missing, places, first, everything, gram, panel, part):
+def row_gram(atoms, few_missing, places, first, everything, gram, panel, part):
     """Put the Gram matrix of the observed features of one row in ``gram`` (k, k), float64.
 
-    syrk: address of BLAS; atoms (k, s); few_missing, places: the row's part of what :func:`exceptions` tells, places
-    in the flattened matrix; first: that of the row's first feature; everything (k, k): the Gram matrix of all
-    features; panel (k, PANEL) and part (k, k): scratch in the precision of the atoms.
+    atoms (k, s); few_missing, places: the row's part of what :func:`exceptions` tells, places in the flattened matrix;
+    first: that of the row's first feature; everything (k, k): the Gram matrix of all features; panel (k, PANEL) and
+    part (k, k): scratch in the precision of the atoms.
     """
     n_components = len(atoms)
     sign = -1.0 if few_missing else 1.0
     for j in range(n_components):
-        for i in range(j + 1):
+        for i in range(n_components):
             gram[j, i] = everything[j, i] if few_missing else 0.0
     for start in range(0, len(places), PANEL):
         n_chosen = min(PANEL, len(places) - start)
@@ -72,13 +72,10 @@ def row_gram(syrk, atoms, few_missing, places, first, everything, gram, panel, p
             source, target = atoms[j], panel[j]
             for i in range(n_chosen):
                 target[i] = source[chosen[i] - first]
-        square(syrk, n_components, n_chosen, panel, 0, PANEL, part, 0, n_components)
+        inner_products(panel, 0, n_chosen, part)
         for j in range(n_components):
-            for i in range(j + 1):
+            for i in range(n_components):
                 gram[j, i] += sign * part[j, i]
-    for j in range(n_components):
-        for i in range(j):
-            gram[i, j] = gram[j, i]
 
 
 @jit
@@ -110,7 +107,7 @@ def solve_positive(system, right, least):
 
 @jit
 def code_rows(
-    syrk, atoms, few_missing, places, starts, everything, correlations, alpha, l1_ratio, n_features, positive,
+    atoms, few_missing, places, starts, everything, correlations, alpha, l1_ratio, n_features, positive,
     tolerance, max_passes, start, stop, codes, unfinished,
 ):  # fmt: skip
     """Code the rows from start to stop, each with its own Gram matrix and strength ``alpha * s_i / p``.
@@ -131,7 +128,7 @@ def code_rows(
         n_observed = width - len(mine) if few_missing[row] else len(mine)
         if n_observed == 0:
             continue
-        row_gram(syrk, atoms, few_missing[row], mine, row * width, everything, gram, panel, part)
+        row_gram(atoms, few_missing[row], mine, row * width, everything, gram, panel, part)
         strength = alpha * n_observed / n_features
         rounded = everything if few_missing[row] else gram
         l1, l2 = strength * l1_ratio, max(strength * (1.0 - l1_ratio), jitter * np.trace(rounded))

@@ -86,12 +86,12 @@ class Problem:
         gram (k, k), correlations (b, k): over all features, float64, missing values counted as zero; observed (b, s).
         """
         codes, unfinished = np.zeros(correlations.shape), np.zeros(len(correlations), np.bool_)
-        syrk, penalty = address("syrk", atoms.dtype), self.penalty
+        penalty = self.penalty
         few_missing, places, starts = exceptions(observed)
 
         def code(start: int, stop: int) -> None:
             code_rows(
-                syrk, atoms, few_missing, places, starts, gram, correlations, float(self.alpha),
+                atoms, few_missing, places, starts, gram, correlations, float(self.alpha),
                 float(penalty.l1_ratio), n_features, penalty.positive, self.code_tolerance, self.max_passes,
                 start, stop, codes, unfinished,
             )  # fmt: skip
@@ -187,12 +187,12 @@ def correlate(
     n_parts = n_tiles(n_observed)
     grams = np.empty((n_parts if gram else 0, n_components, n_components), atoms.dtype)
     correlations = np.empty((n_parts, len(values), n_components), atoms.dtype)
-    gemm, syrk = address("gemm", atoms.dtype), address("syrk", atoms.dtype)
+    gemm = address("gemm", atoms.dtype)
 
     def work(first: int, last: int) -> None:
         for tile in range(first, last):  # one after the other, while its atoms are still at hand
             before(*features_of(tile, tile + 1, n_observed))
-            correlate_tiles(gemm, syrk, values, atoms, tile, tile + 1, grams, correlations)
+            correlate_tiles(gemm, values, atoms, tile, tile + 1, grams, correlations)
 
     executor.split(work, n_parts)
     return add_parts(grams), add_parts(correlations)
