@@ -139,15 +139,21 @@ def product(gemm, m, n, k, a, at_a, lda, b, at_b, ldb, c, at_c, ldc):
 
 
 @jit
-def add_product(gemm, m, n, k, a, at_a, lda, b, at_b, ldb, c, at_c, ldc):
-    """``c += a @ b``, as in :func:`product`."""
-    _gemm(gemm, N, N, n, m, k, b, at_b, ldb, a, at_a, lda, c.dtype.type(1), c, at_c, ldc)
+def add_product(gemm, m, n, k, a, at_a, lda, b, at_b, ldb, keep, c, at_c, ldc):
+    """``c = keep * c + a @ b``, as in :func:`product`."""
+    _gemm(gemm, N, N, n, m, k, b, at_b, ldb, a, at_a, lda, c.dtype.type(keep), c, at_c, ldc)
 
 
 @jit
 def product_transposed(gemm, m, n, k, a, at_a, lda, b, at_b, ldb, c, at_c, ldc):
     """``c = a @ b.T``, (m, k) by (n, k), row-major, as in :func:`product`."""
     _gemm(gemm, T, N, n, m, k, b, at_b, ldb, a, at_a, lda, c.dtype.type(0), c, at_c, ldc)
+
+
+@jit
+def add_product_transposed(gemm, m, n, k, a, at_a, lda, b, at_b, ldb, keep, c, at_c, ldc):
+    """``c = keep * c + a @ b.T``, as in :func:`product_transposed`."""
+    _gemm(gemm, T, N, n, m, k, b, at_b, ldb, a, at_a, lda, c.dtype.type(keep), c, at_c, ldc)
 
 
 @jit

@@ -1,7 +1,7 @@
 """Arithmetic on whole registers.
 
-Rows of a few dozen numbers are too short for a compiler to vectorize well: it cannot know that their length is a
-multiple of a register's, nor that two rows of one matrix do not overlap.
+Rows of a few dozen numbers are too short for a compiler to vectorize well: it does most of them one number at a time,
+since it cannot know that their length is close to a multiple of a register's, nor that two rows do not overlap.
 """
 
 from __future__ import annotations
@@ -17,29 +17,38 @@ LANES = 8
 
 
 @intrinsic
-def _subtract_multiple(typing, array, target, multiple, source):
-    """``array[target : target + LANES] -= multiple * array[source : source + LANES]`` on a flattened array."""
+def _add_multiple(typing, target, to, multiple, source, of):
+    """``target[to : to + LANES] += multiple * source[of : of + LANES]`` on flattened arrays."""
 
     def codegen(context, builder, signature, args):
-        array, target, multiple, source = args
-        scalar = context.get_value_type(signature.args[0].dtype)
-        vector, size = ir.VectorType(scalar, LANES), signature.args[0].dtype.bitwidth // 8
-        data = context.make_array(signature.args[0])(context, builder, array).data
-        to, of = (builder.bitcast(builder.gep(data, [at]), vector.as_pointer()) for at in (target, source))
+        _, to, multiple, _, of = args
+        entry = signature.args[0].dtype
+        vector, size = ir.VectorType(context.get_value_type(entry), LANES), entry.bitwidth // 8
+        target, source = (
+            builder.bitcast(
+                builder.gep(context.make_array(signature.args[i])(context, builder, args[i]).data, [at]),
+                vector.as_pointer(),
+            )
+            for i, at in ((0, to), (3, of))
+        )
         first = builder.insert_element(ir.Constant(vector, ir.Undefined), multiple, ir.Constant(ir.IntType(32), 0))
         everywhere = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
         repeated = builder.shuffle_vector(first, first, everywhere)
-        product = builder.fmul(repeated, builder.load(of, align=size), flags=("contract",))
-        difference = builder.fsub(builder.load(to, align=size), product, flags=("contract",))
-        builder.store(difference, to, align=size)
+        product = builder.fmul(repeated, builder.load(source, align=size), flags=("contract",))
+        total = builder.fadd(builder.load(target, align=size), product, flags=("contract",))
+        builder.store(total, target, align=size)
         return context.get_dummy_value()
 
-    return types.void(array, types.int64, array.dtype, types.int64), codegen
+    return types.void(target, types.int64, target.dtype, source, types.int64), codegen
 
 
 @jit
-def subtract_multiple(matrix, row, multiple, other):
-    """``matrix[row] -= multiple * matrix[other]``, row-major with rows of a multiple of ``LANES`` numbers."""
-    width = matrix.shape[1]
-    for start in range(0, width, LANES):
-        _subtract_multiple(matrix, row * width + start, multiple, other * width + start)
+def add_multiple(target, row, multiple, source, other):
+    """``target[row] += multiple * source[other]``, two rows. target, source: row-major, of the same width."""
+    width = target.shape[1]
+    to, of = row * width, other * width
+    whole = width - width % LANES
+    for j in range(0, whole, LANES):
+        _add_multiple(target, to + j, multiple, source, of + j)
+    for j in range(whole, width):
+        target[row, j] += multiple * source[other, j]

@@ -194,6 +194,8 @@ def descend_row(gram, correlations, l1, l2, positive, tolerance, max_passes, cod
     for j in range(n_components):
         scale = max(scale, abs(correlations[j]))
     allowed = tolerance * scale
+    if worst_violation(gradient, code, l1, l2, positive) <= allowed:
+        return False
     waited, spent, only_active = 0, 0.0, False
     for _ in range(max_passes):
         if descend(gram, gradient, code, l1, l2, positive, only_active) > allowed:

@@ -18,7 +18,7 @@ import numpy as np
 
 from terafactor.kernels._blas import transposed_square_upper
 from terafactor.kernels._jit import jit
-from terafactor.kernels._lanes import LANES, subtract_multiple
+from terafactor.kernels._lanes import LANES, add_multiple
 
 PANEL = 256
 """Ratings gathered at once: with k = 30 they fill half of a first-level cache."""
@@ -80,7 +80,7 @@ def eliminate(system, n_components):
         inverse = system.dtype.type(1) / pivot_row[j]
         for i in range(j + 1, n_components):
             multiple = pivot_row[i] * inverse
-            subtract_multiple(system, i, multiple, j)
+            add_multiple(system, i, -multiple, system, j)
             system[i, j] = -multiple
 
 

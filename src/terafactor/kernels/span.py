@@ -8,30 +8,40 @@ are transposed, (p, k), each feature contiguous.
 import numpy as np
 
 from terafactor._threads import TILE
-from terafactor.kernels._blas import add_product, product, transposed_product, transposed_square_upper
+from terafactor.kernels._blas import (
+    add_product,
+    add_product_transposed,
+    product,
+    product_transposed,
+    transposed_product,
+    transposed_square_upper,
+)
 from terafactor.kernels._jit import jit
+from terafactor.kernels._lanes import add_multiple
+from terafactor.kernels.atoms import least_curvature
 
 ONE = np.uint64(1)
 
-PANEL = 128
-"""Features whose atoms and statistics are made at once, in the fastest caches; divides ``TILE``."""
+PANEL = 1024
+"""Features whose atoms and statistics are made at once, in the caches; divides ``TILE``."""
 
 
 @jit
-def multiply_stored(starts, rows, entries, features, first, last, at, out):
-    """``out[i, at : at + k] += X[i] @ features`` for rows i from first to last. features (p, k), read once in order."""
-    width = features.shape[1]
-    for column in range(np.uint64(len(features))):
-        values = features[column]
+def multiply_stored(starts, rows, entries, dictionary, data_code, first, last, with_atoms, with_statistics):
+    """``with_atoms += X D'`` and ``with_statistics += X B'`` for rows from first to last.
+
+    dictionary, data_code (p, k), read once in order; with_atoms, with_statistics (m, k) in/out.
+    """
+    for column in range(np.uint64(len(dictionary))):
+        feature = np.int64(column)
         for place in range(starts[column], starts[column + ONE]):
-            i, entry = rows[place], entries[place]
+            i, entry = np.int64(rows[place]), entries[place]
             if i < first:
                 continue
             if i >= last:
                 break
-            target = out[i, at : at + width]
-            for j in range(width):
-                target[j] += entry * values[j]
+            add_multiple(with_atoms, i, entry, dictionary, feature)
+            add_multiple(with_statistics, i, entry, data_code, feature)
 
 
 @jit
@@ -74,46 +84,90 @@ def inner_products_of_features(gemm, syrk, dictionary, data_code, first, last, g
 
 
 @jit
-def sweep_in_span(gram, code_gram, floor, limit, moves, products, sizes):
+def absorb_in_span(gemm, first, last, keep, codes, with_atoms, with_statistics, with_earlier, gram):
+    """Make ``gram`` (2k, 2k) that of [D; keep B + A' X], with X the rows from first to last and A their ``codes``.
+
+    gemm: address of BLAS for float64; codes (b, k), float64; with_atoms, with_statistics (m, k): ``X D'``, ``X B'``;
+    with_earlier (m, m): see :func:`multiply_earlier_rows`.
+    """
+    n_rows, k = codes.shape
+    products, rows = np.empty((n_rows, n_rows)), np.empty((n_rows, 2 * k))
+    for i in range(n_rows):
+        for j in range(n_rows):
+            products[i, j] = with_earlier[first + i, first + j]
+    product(gemm, n_rows, k, n_rows, products, 0, n_rows, codes, 0, k, rows, k, 2 * k)
+    for i in range(n_rows):
+        for j in range(k):
+            rows[i, j] = with_atoms[first + i, j]
+            rows[i, k + j] += keep * with_statistics[first + i, j]
+    added = np.empty((2 * k, k))  # [D A' X; B A' X and half of A' X X' A], transposed
+    transposed_product(gemm, 2 * k, k, n_rows, rows, 0, 2 * k, codes, 0, k, added, 0, k)
+    for i in range(k):
+        for j in range(k):
+            gram[i, k + j] = keep * gram[i, k + j] + added[i, j]
+            gram[k + j, i] = gram[i, k + j]
+            gram[k + i, k + j] = keep * keep * gram[k + i, k + j] + added[k + i, j] + added[k + j, i]
+
+
+@jit
+def sweep_in_span(gemm, gram, code_gram, limit, moves, sizes):
     """Sweep over the atoms, each a combination of atoms and statistics, onto the l2 ball.
 
-    gram (2k, 2k): inner products of [D; B]; code_gram (k, k); floor: ``c_jj`` up to which an atom stays; limit: bound
-    of the squared norm; moves (k, 2k) out: new D = moves [D; B]; products (k, 2k) out: moves gram, inner products of
-    new D with [D; B]; sizes (k,) in/out: squared norms of those moved.
+    gemm: address of BLAS for float64; gram (2k, 2k) in/out: inner products of [D; B]; code_gram (k, k); limit: bound of
+    the squared norm; moves (k, 2k) out: new D = moves [D; B]; sizes (k,) in/out: squared norms of those moved.
+
+    Atom j becomes ``(b_j - sum over others of c_ji d_i) / c_jj``, and so do its coefficients and its inner products
+    with all of [D; B], as sums of those of the others, each as it is when j's turn comes.
     """
-    k = len(code_gram)
+    k, floor = len(code_gram), least_curvature(code_gram)
+    products = gram[:k].copy()  # moves gram
     moves[:] = 0
     for j in range(k):
         moves[j, j] = 1.0
-        products[j] = gram[j]
     for j in range(k):
         curvature = code_gram[j, j]
         if curvature <= floor:
             continue
-        new, with_new = moves[j], products[j]
-        new[j] = 0.0  # d_j - c_jj d_j / c_jj
-        for i in range(j):
-            share, moved = code_gram[j, i] / curvature, moves[i]
-            for at in range(2 * k):
-                new[at] -= share * moved[at]
-        for i in range(j + 1, k):
-            new[i] -= code_gram[j, i] / curvature
-        new[k + j] += 1.0 / curvature
+        moves[j], products[j] = 0.0, gram[k + j] / curvature
+        moves[j, k + j] = 1.0 / curvature
+        for i in range(k):
+            if i != j:
+                share = -code_gram[j, i] / curvature
+                add_multiple(moves, j, share, moves, i)
+                add_multiple(products, j, share, products, i)
         size = 0.0
-        for i in range(2 * k):
-            total, others = 0.0, gram[i]
-            for at in range(2 * k):
-                total += others[at] * new[at]
-            with_new[i] = total
-            size += new[i] * total
+        for at in range(2 * k):
+            size += moves[j, at] * products[j, at]
         size = max(size, 0.0)
         if size > limit:
             scale = np.sqrt(limit / size)
-            for at in range(2 * k):
-                new[at] *= scale
-                with_new[at] *= scale
+            moves[j] *= scale
+            products[j] *= scale
             size = limit
         sizes[j] = size
+    product_transposed(gemm, k, k, 2 * k, products, 0, 2 * k, moves, 0, 2 * k, gram, 0, 2 * k)
+    for i in range(k):
+        for j in range(k):
+            gram[i, k + j] = products[i, k + j]
+            gram[k + j, i] = products[i, k + j]
+
+
+@jit
+def advance_rows(gemm, first, last, keep, codes, moves, with_earlier, with_statistics, with_atoms, with_moved):
+    """Make the inner products of the rows after ``last`` those with statistics and atoms after a step.
+
+    codes (b, k), of the rows from first to last, and moves (k, 2k): as in :func:`absorb_in_span` and
+    :func:`sweep_in_span`, in the precision of the rest; with_statistics (m, k) in/out; with_atoms (m, k): before;
+    with_moved (m, k) out.
+    """
+    n_rows, k = with_atoms.shape
+    n_later, at = n_rows - last, last * k
+    add_product(
+        gemm, n_later, k, last - first, with_earlier, last * n_rows + first, n_rows, codes, 0, k,
+        keep, with_statistics, at, k,
+    )  # fmt: skip
+    product_transposed(gemm, n_later, k, k, with_atoms, at, k, moves, 0, 2 * k, with_moved, at, k)
+    add_product_transposed(gemm, n_later, k, k, with_statistics, at, k, moves, k, 2 * k, 1.0, with_moved, at, k)
 
 
 @jit
@@ -129,7 +183,7 @@ def combine(
     for start in range(first * TILE, min(last * TILE, n_features), PANEL):
         width = min(PANEL, n_features - start)
         product(gemm, width, k, k, dictionary, start * k, k, from_atoms, 0, k, new, 0, 2 * k)
-        add_product(gemm, width, k, k, data_code, start * k, k, from_statistics, 0, k, new, 0, 2 * k)
+        add_product(gemm, width, k, k, data_code, start * k, k, from_statistics, 0, k, 1.0, new, 0, 2 * k)
         for i in range(width):
             total, atoms, statistics = new[i], dictionary[start + i], data_code[start + i]
             for j in range(k):

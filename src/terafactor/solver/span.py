@@ -8,15 +8,18 @@ stretch of steps that begins with :math:`D_0, B_0` and reads m rows X, atoms and
 
 .. math:: [D_t; B_t] = W_t' Z
 
-From the inner products ``X Z'``, known once the rows are, follow those of a batch with the atoms and statistics of its
-time, ``X_b Z' W``, hence its codes. The Gram matrix of :math:`[D_t; B_t]` is carried along, since everything that is
-added to it is known: for :math:`B \leftarrow u B + A' X_b` (A scaled by w / b), with :math:`R = X_b D'`,
-:math:`S = X_b B'` before,
+The inner products of the rows with atoms and statistics, :math:`R = X D', S = X B'`, hence their codes, and the Gram
+matrix of :math:`[D; B]` are carried along, since everything that changes them is known. For
+:math:`B \leftarrow u B + A' X_b` (A the codes of the batch, scaled by w / b), of a batch b and of the rows after it,
 
-.. math:: D B' \leftarrow u D B' + R' A, \qquad B B' \leftarrow u^2 B B' + u (S' A + A' S) + A' (X_b X_b') A
+.. math:: D B' \leftarrow u D B' + R_b' A, \quad B B' \leftarrow u^2 B B' + u (S_b' A + A' S_b) + A' (X_b X_b') A,
+          \quad S \leftarrow u S + X X_b' A
 
-and for the sweep :math:`D \leftarrow M [D; B]` it is multiplied by M on both sides. Only at the end of the stretch are
-D and B computed, by one product over the features and one pass over the entries that are stored.
+and for the sweep :math:`D \leftarrow P D + Q B`, R becomes :math:`R P' + S Q'`, and the Gram matrix is multiplied on
+both sides. Only at the end of the stretch are D and B computed, by one product over the features and one pass over the
+entries that are stored. What the rows of a batch weigh in them follows backwards: if the last atoms are
+:math:`E D_t + F B_t` in those after step t, then with :math:`G = E Q_t + F` they are :math:`G A_t' X_t` of its rows and
+:math:`E P_t D_{t-1} + u_t G B_{t-1}` of what was before.
 
 A step on p features costs :math:`O(p k (b + k))` multiplications; here p enters only in :math:`O(p k^2)` per *stretch*.
 Matrices of size k are in float64, coefficients and inner products of rows in the precision of the data. The result is
@@ -26,6 +29,7 @@ that of plain steps, up to rounding.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,8 +38,9 @@ from terafactor._threads import TILE, Executor, n_tiles
 from terafactor._typing import Array, Indices
 from terafactor.data import Batch, MatrixSource, Stretch
 from terafactor.kernels._blas import address
-from terafactor.kernels.atoms import least_curvature
 from terafactor.kernels.span import (
+    absorb_in_span,
+    advance_rows,
     combine,
     inner_products_of_features,
     multiply_earlier_rows,
@@ -44,7 +49,7 @@ from terafactor.kernels.span import (
 )
 from terafactor.problem import Problem
 from terafactor.solver.options import SolverOptions
-from terafactor.solver.state import CodeSums, SurrogateState, absorb_codes
+from terafactor.solver.state import FLOAT64, CodeSums, SurrogateState, absorb_codes
 from terafactor.solver.step import reseed_unused
 
 MOST_ROWS = 2048
@@ -81,14 +86,13 @@ def learn_stretch(
     count = int(state.feature_counts[0])
     _, _, limit, _ = problem.constraint.lower()
     for part in stretch.parts:
-        inner = span.inner_products(part)
-        found = problem.encode_from(span.gram[:k, :k].copy(), inner[:, :k].copy(), 1.0, executor).astype(dtype)
+        gram, correlations = span.gram[:k, :k].copy(), span.with_atoms[part].astype(np.float64)
+        found = problem.encode_from(gram, correlations, 1.0, executor).astype(dtype)
         sums = CodeSums.of_codes(found, len(found), problem.penalty)
         gain = absorb_codes(state, sums, options.schedule.weight(state.n_steps + 1))
         count += len(found)
         weight = min(1.0, gain * len(found) / count)
-        span.absorb(part, inner, 1 - weight, (weight / len(found)) * found.astype(np.float64))
-        span.sweep(part.stop, state.code_gram, limit, state.sizes)
+        span.step(part, 1 - weight, (weight / len(found)) * found, state.code_gram, limit, state.sizes)
         codes[part], used = found, sums.used
     state.n_batches += len(stretch.parts)
     state.feature_counts += len(stretch.rows)
@@ -100,8 +104,27 @@ def learn_stretch(
     return codes
 
 
+@dataclass(frozen=True)
+class Step:
+    """What a step does: ``B = keep * B + codes' X`` for the rows of a part, then ``D = moves [D; B]``."""
+
+    part: slice
+    keep: float
+    codes: Array
+    """(b, k), float64."""
+
+    moves: Array
+    """(k, 2k), float64."""
+
+
 class Span:
-    """Atoms and statistics as combinations of what a stretch began with and of its rows: Z, W in the module's words."""
+    """Atoms and statistics as combinations of what a stretch began with and of its rows: what a step needs of them."""
+
+    gram: Array
+    """Inner products of atoms and statistics (2k, 2k), float64."""
+
+    with_atoms: Array
+    """Inner products of rows that are to come with the atoms (m, k)."""
 
     def __init__(self, state: SurrogateState, rows: Any, executor: Executor) -> None:
         state.dictionary, state.data_code = np.asfortranarray(state.dictionary), np.asfortranarray(state.data_code)
@@ -110,9 +133,9 @@ class Span:
         self.columns = rows.tocsc()
         self.starts, self.rows = self.columns.indptr.astype(np.uint64), self.columns.indices.astype(np.uint32)
         self.gram = self._gram(state.dictionary.T, state.data_code.T)
-        self.with_start, self.with_earlier = self._inner(state.dictionary.T, state.data_code.T)
-        self.of_start = np.eye(2 * self.k, dtype=state.dictionary.dtype)
-        self.of_rows = np.zeros((self.n_rows, 2 * self.k), state.dictionary.dtype)
+        self.with_atoms, self._with_statistics, self._with_earlier = self._inner(state.dictionary.T, state.data_code.T)
+        self._with_moved = np.empty_like(self.with_atoms)
+        self._steps: list[Step] = []
 
     def _gram(self, dictionary: Array, data_code: Array) -> Array:
         """Return the inner products of atoms and statistics (2k, 2k), tiles added in float64."""
@@ -127,21 +150,20 @@ class Span:
         upper = grams.sum(axis=0, dtype=np.float64)
         return upper + np.triu(upper, 1).T
 
-    def _inner(self, dictionary: Array, data_code: Array) -> tuple[Array, Array]:
-        """Return ``X [D; B]'`` (m, 2k) and ``X X'`` (m, m), of which half the diagonal and nothing above it."""
-        with_start = np.zeros((self.n_rows, 2 * self.k), dictionary.dtype)
+    def _inner(self, dictionary: Array, data_code: Array) -> tuple[Array, Array, Array]:
+        """Return ``X D'``, ``X B'`` (m, k) and ``X X'`` (m, m), of which half the diagonal and nothing above it."""
+        with_atoms, with_statistics = np.zeros((2, self.n_rows, self.k), dictionary.dtype)
         longest = int(FREQUENT * self.n_rows)
         frequent = np.flatnonzero(np.diff(self.columns.indptr) > longest)
         with_earlier = self._inner_in_columns(frequent)
         stored = self.starts, self.rows, self.columns.data
 
         def fill(first: int, last: int) -> None:
-            multiply_stored(*stored, dictionary, first, last, 0, with_start)
-            multiply_stored(*stored, data_code, first, last, self.k, with_start)
+            multiply_stored(*stored, dictionary, data_code, first, last, with_atoms, with_statistics)
             multiply_earlier_rows(*stored, longest, first, last, with_earlier)
 
         self.executor.split(fill, self.n_rows)
-        return with_start, with_earlier
+        return with_atoms, with_statistics, with_earlier
 
     def _inner_in_columns(self, chosen: Indices) -> Array:
         """Return the part of ``X X'`` that some columns make, as :meth:`_inner` has it."""
@@ -154,49 +176,41 @@ class Span:
         inner.flat[:: self.n_rows + 1] /= 2
         return np.tril(inner)
 
-    def inner_products(self, part: slice) -> Array:
-        """Return those of the rows ``part`` with the atoms and statistics of now (b, 2k), float64."""
-        earlier = slice(0, part.start)
-        inner = self.with_start[part] @ self.of_start + self.with_earlier[part, earlier] @ self.of_rows[earlier]
-        return inner.astype(np.float64)
+    def step(self, part: slice, keep: float, codes: Array, code_gram: Array, limit: float, sizes: Array) -> None:
+        """``B = keep * B + codes' X`` for the rows ``part``; then move every atom once, and project it.
 
-    def absorb(self, part: slice, inner: Array, keep: float, codes: Array) -> None:
-        """``B = keep * B + codes' X`` for the rows ``part``. inner: :meth:`inner_products` of them; codes (b, k)."""
-        k = self.k
-        self.of_start[:, k:] *= keep
-        self.of_rows[: part.start, k:] *= keep
-        self.of_rows[part, k:] = codes
-        added = inner.T @ codes  # [D; B] (codes' X)'
-        half = keep * added[k:] + codes.T @ (self.with_earlier[part, part] @ codes)
-        self.gram[:k, k:] = keep * self.gram[:k, k:] + added[:k]
-        self.gram[k:, :k] = self.gram[:k, k:].T
-        self.gram[k:, k:] = keep**2 * self.gram[k:, k:] + half + half.T
-
-    def sweep(self, n_known: int, code_gram: Array, limit: float, sizes: Array) -> None:
-        """Move every atom once and project it: new coefficients of the first rows, new Gram matrix.
-
-        n_known: rows that were taken in; limit, sizes: of squared norms.
+        codes (b, k); limit, sizes: of squared norms.
         """
-        k, moves, products = self.k, *np.empty((2, self.k, 2 * self.k))
-        sweep_in_span(self.gram, code_gram, least_curvature(code_gram), limit, moves, products, sizes)
-        turned = moves.T.astype(self.of_start.dtype)
-        for coefficients in (self.of_start, self.of_rows[:n_known]):
-            coefficients[:, :k] = coefficients @ turned
-        self.gram[:k, :k] = products @ moves.T
-        self.gram[:k, k:] = products[:, k:]
-        self.gram[k:, :k] = products[:, k:].T
+        dtype, done = self.with_atoms.dtype, Step(part, keep, codes.astype(np.float64), np.empty((self.k, 2 * self.k)))
+        gemm, precise, rows = address("gemm", dtype), address("gemm", FLOAT64), (part.start, part.stop)
+        absorb_in_span(
+            precise, *rows, keep, done.codes, self.with_atoms, self._with_statistics, self._with_earlier, self.gram
+        )
+        sweep_in_span(precise, self.gram, code_gram, limit, done.moves, sizes)
+        if part.stop < self.n_rows:
+            advance_rows(
+                gemm, *rows, keep, codes, done.moves.astype(dtype), self._with_earlier, self._with_statistics,
+                self.with_atoms, self._with_moved,
+            )  # fmt: skip
+            self.with_atoms, self._with_moved = self._with_moved, self.with_atoms
+        self._steps.append(done)
 
     def write(self, state: SurrogateState) -> None:
-        """Compute atoms and statistics from their coefficients."""
-        k, gemm = self.k, address("gemm", state.dictionary.dtype)
-        from_atoms, from_statistics = (
-            np.ascontiguousarray(self.of_start[half, :k]) for half in (slice(k), slice(k, None))
-        )
-        keep = self.of_start[k, k]
+        """Compute atoms and statistics."""
+        k, dtype = self.k, state.dictionary.dtype
+        from_atoms, from_statistics, of_rows, keep = np.eye(k), np.zeros((k, k)), np.empty((self.n_rows, 2 * k)), 1.0
+        for step in reversed(self._steps):
+            before = from_atoms @ step.moves
+            from_statistics += before[:, k:]
+            of_rows[step.part, :k] = step.codes @ from_statistics.T
+            of_rows[step.part, k:] = keep * step.codes
+            from_atoms, from_statistics, keep = before[:, :k], step.keep * from_statistics, keep * step.keep
+        gemm, weights = address("gemm", dtype), of_rows.astype(dtype)
+        of_atoms, of_statistics = (np.ascontiguousarray(part.T, dtype) for part in (from_atoms, from_statistics))
 
         def part(first: int, last: int) -> None:
             combine(
-                gemm, self.starts, self.rows, self.columns.data, from_atoms, from_statistics, self.of_rows, keep,
+                gemm, self.starts, self.rows, self.columns.data, of_atoms, of_statistics, weights, dtype.type(keep),
                 first, last, state.dictionary.T, state.data_code.T,
             )  # fmt: skip
 
