@@ -42,3 +42,12 @@ def test_it_refuses_what_does_not_fit(run, capsys, monkeypatch):
     monkeypatch.setattr(plan_module, "available_memory", lambda: 1000)
     assert run("-k", "3") == 2
     assert "learning 3 atoms of 90 features needs" in capsys.readouterr().err
+
+
+def test_it_takes_a_reduction_that_the_fit_will_choose(run, capsys):
+    assert run("-k", "3", "--reduction", "auto") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for text in ("40 x 90", "1 epoch at", "trials before it"):
+        assert text in shown
+    assert run("-k", "3", "--reduction", "some") == 2
+    assert "a number >= 1 or auto, got 'some'" in " ".join(capsys.readouterr().err.split())

@@ -262,6 +262,20 @@ def test_a_bad_row_late_in_a_file_leaves_the_model_as_it_was(tmp_path, X, projec
     assert joblib.hash(vars(learner)) == before
 
 
+@pytest.mark.parametrize("changes", [{}, {"constraint": "l1"}], ids=["same problem", "new constraint"])
+def test_a_callback_that_raises_leaves_the_model_as_it_was(X, changes):
+    def fail(snapshot):
+        raise RuntimeError("the disk of the callback is full")
+
+    learner = MaskedDictionaryLearning(3, batch_size=10, random_state=0).fit(X)
+    untouched = clone(learner).fit(X)
+    with pytest.raises(RuntimeError, match="disk"):
+        learner.set_params(callbacks=[fail], **changes).partial_fit(X)
+    learner.set_params(**untouched.get_params())
+    np.testing.assert_array_equal(learner.components_, untouched.components_)
+    np.testing.assert_array_equal(learner.partial_fit(X).components_, untouched.partial_fit(X).components_)
+
+
 @pytest.mark.parametrize("constraint", ["l1", "l2"])
 @pytest.mark.parametrize("scale", [1e-30, 1e-20, 1e20])
 def test_products_beyond_the_range_of_the_type_are_refused(X, scale, constraint):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from terafactor._words import data_size, duration
-from terafactor.cli.options import Json, Source, Threads, parse_constraint, parse_penalty
+from terafactor.cli.options import Json, Source, Threads, parse_constraint, parse_penalty, parse_reduction
 
 if TYPE_CHECKING:
     from terafactor.solver import Plan
@@ -20,7 +20,7 @@ EXAMPLE = "Example: terafactor plan store -k 70 --reduction 12 --penalty l2 --co
 def plan(
     source: Source,
     components: Annotated[int, typer.Option("--components", "-k", min=1, help="Atoms.")] = 20,
-    reduction: Annotated[float, typer.Option(help="Features per step: one part in.")] = 1.0,
+    reduction: Annotated[str, typer.Option(metavar="R|auto", help="Features per step: one part in.")] = "1",
     batch_size: Annotated[int, typer.Option(min=1, help="Rows per step.")] = 40,
     epochs: Annotated[float, typer.Option(help="Passes over the rows.")] = 1.0,
     alpha: Annotated[float, typer.Option(help="Strength of the penalty.")] = 1.0,
@@ -41,7 +41,7 @@ def plan(
         alpha=alpha,
         penalty=parse_penalty(penalty),
         constraint=parse_constraint(constraint),
-        reduction=reduction,
+        reduction=parse_reduction(reduction),
         statistics=statistics,
         missing=missing,
         batch_size=batch_size,
@@ -55,6 +55,8 @@ def plan(
         typer.echo(json.dumps(found.as_dict()))
     else:
         show(source, found)
+        if reduction == "auto":
+            typer.echo("With --reduction auto a fit takes this at the most, and trials before it.")
 
 
 def show(title: str, plan: Plan) -> None:
@@ -87,7 +89,7 @@ def rows(plan: Plan) -> list[tuple[str, str, str]]:
         ("read per epoch", data_size(plan.bytes_per_epoch), reading(plan)),
         ("time per step", duration(plan.seconds_per_step), f"{plan.steps_per_epoch:,} steps per epoch"),
         ("time per epoch", duration(plan.seconds_per_epoch), ""),
-        ("time of the fit", duration(plan.seconds), f"{plan.n_epochs:g} epochs at that speed"),
+        ("time of the fit", duration(plan.seconds), f"{plan.n_epochs:g} epoch{'s' * (plan.n_epochs != 1)} at that speed"),
     ]
 
 
@@ -96,4 +98,6 @@ def reading(plan: Plan) -> str:
     less, possible = plan.full_bytes_per_epoch / max(plan.bytes_per_epoch, 1), math.ceil(plan.reduction)
     if plan.statistics == "masked" and less < possible / 2:
         return f"as whole rows; packed, {possible} times less"
+    if less < 1.05:
+        return "whole rows"
     return f"whole rows: {data_size(plan.full_bytes_per_epoch)}, {less:.1f} times more"

@@ -231,8 +231,9 @@ class MaskedDictionaryLearning(
         if first:
             seed, state = resolve_seed(self.random_state), None
         else:
-            # What is not in memory is checked as it is read: a bad value may turn up after some steps.
-            seed, state = self._seed, self._state if source.in_memory else copy.deepcopy(self._state)
+            # What is not in memory is checked as it is read, and may turn out bad after some steps; so may a callback.
+            sure = source.in_memory and not self.callbacks
+            seed, state = self._seed, self._state if sure else copy.deepcopy(self._state)
             if state.dictionary.shape[0] != self.n_components:
                 raise ParameterError(
                     f"n_components is {self.n_components!r} but the model has {state.dictionary.shape[0]} atoms: "
