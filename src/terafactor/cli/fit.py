@@ -105,6 +105,7 @@ def resume(
     run: Annotated[Path, typer.Argument(help="Run directory of an earlier fit.", exists=True, file_okay=False)],
     epochs: Annotated[float | None, typer.Option(help="Go on to so many passes in all.")] = None,
     max_time: Annotated[float | None, typer.Option(help="Seconds in all.")] = None,
+    tol: Annotated[float | None, typer.Option(help="Stop at this relative change; 0 never.")] = None,
     source: Annotated[str | None, typer.Option(help="Where the data is now, if it moved.")] = None,
     checkpoint_seconds: CheckpointSeconds = 60.0,
     checkpoint_steps: CheckpointSteps = None,
@@ -116,7 +117,7 @@ def resume(
     from terafactor import CheckpointPolicy
 
     estimator, stored = stored_estimator(run)
-    changes = {"n_epochs": epochs, "max_time": max_time, "n_threads": threads}
+    changes = {"n_epochs": epochs, "max_time": max_time, "tol": tol, "n_threads": threads}
     estimator.set_params(**{name: value for name, value in changes.items() if value is not None})
     data = source or stored
     if data is None:

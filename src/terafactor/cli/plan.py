@@ -89,7 +89,11 @@ def rows(plan: Plan) -> list[tuple[str, str, str]]:
         ("read per epoch", data_size(plan.bytes_per_epoch), reading(plan)),
         ("time per step", duration(plan.seconds_per_step), f"{plan.steps_per_epoch:,} steps per epoch"),
         ("time per epoch", duration(plan.seconds_per_epoch), ""),
-        ("time of the fit", duration(plan.seconds), f"{plan.n_epochs:g} epoch{'s' * (plan.n_epochs != 1)} at that speed"),
+        (
+            "time of the fit",
+            duration(plan.seconds),
+            f"{plan.n_epochs:g} epoch{'s' * (plan.n_epochs != 1)} at that speed",
+        ),
     ]
 
 

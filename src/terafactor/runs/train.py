@@ -30,7 +30,7 @@ from terafactor.solver.position import Position
 
 logger = logging.getLogger("terafactor")
 
-FREE = frozenset({"n_epochs", "max_time"})
+FREE = frozenset({"n_epochs", "max_time", "tol"})
 """Parameters that may change when a run resumes: they do not change what a step does."""
 
 EVALUATION_SHARE = 0.008
@@ -129,8 +129,8 @@ def train(
         The run directory. It must be new, unless ``resume``.
     resume : bool
         Go on from the newest checkpoint there, to the same bits as a run that was not interrupted. Data and
-        parameters must be the same, except that n_epochs and max_time may have grown; fewer passes than are done are
-        refused.
+        parameters must be the same, except for n_epochs, max_time and tol, which say when to stop; fewer passes than
+        are done are refused.
     holdout : int, float, or what the estimator takes, optional
         How much to keep aside for evaluation and never learn from: a number of rows, or a share of them; 0 for
         nothing. By default the smaller of 5 % and 2 000 rows.

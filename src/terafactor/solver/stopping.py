@@ -36,12 +36,15 @@ class SurrogateStop:
     def update(self, state: SurrogateState, surrogate: float) -> None:
         """Take a value of the surrogate, kept in the state so that a resumed fit stops where it would have."""
         state.surrogates = [*state.surrogates, surrogate][-2 * WINDOW :]
-        if len(state.surrogates) < 2 * WINDOW:
-            return
-        before, recent = (sum(half) / WINDOW for half in (state.surrogates[:WINDOW], state.surrogates[WINDOW:]))
-        scale = max(abs(recent), abs(before))
-        state.n_settled = state.n_settled + 1 if abs(recent - before) <= self.tol * scale else 0
+        state.n_settled = state.n_settled + 1 if self._is_level(state.surrogates) else 0
 
     def has_settled(self, state: SurrogateState) -> bool:
-        """Whether the last values taken showed no change, be it before an interruption."""
-        return self.tol > 0 and state.n_settled >= 2
+        """Whether the last values taken, be it before an interruption and with another tolerance, showed no change."""
+        return self.tol > 0 and state.n_settled >= 2 and self._is_level(state.surrogates)
+
+    def _is_level(self, surrogates: list[float]) -> bool:
+        """Whether the later of two windows differs little from the earlier one."""
+        if len(surrogates) < 2 * WINDOW:
+            return False
+        before, recent = (sum(half) / WINDOW for half in (surrogates[:WINDOW], surrogates[WINDOW:]))
+        return abs(recent - before) <= self.tol * max(abs(recent), abs(before))
