@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from terafactor import MaskedDictionaryLearning, open_source
 from terafactor.data.joined import JoinedSource
@@ -140,6 +141,12 @@ class TestDask(SourceContract):
     def make(self, tmp_path):
         dask_array = pytest.importorskip("dask.array")
         return open_source(dask_array.from_array(values(), chunks=(8, 6)) + 1), values() + 1
+
+
+class TestDaskOfSparseBlocks(SourceContract):
+    def make(self, tmp_path):
+        dask_array = pytest.importorskip("dask.array")
+        return open_source(dask_array.from_array(values(), chunks=(8, 6)).map_blocks(sparse.csr_array)), values()
 
 
 class TestParquet(SourceContract):

@@ -33,7 +33,8 @@ class DaskSource(BoxSource):
         self._array = array
 
     def box(self, rows: slice, columns: slice) -> Array:
-        return np.asarray(self._array[rows, columns].compute(scheduler="synchronous"))
+        block = self._array[rows, columns].compute(scheduler="synchronous")
+        return np.asarray(block.toarray() if hasattr(block, "toarray") else block)  # blocks may be sparse
 
 
 FORMAT = Format(
