@@ -63,6 +63,29 @@ def test_text_files_without_times_and_with_ids_that_are_text(tmp_path):
     assert content(read_ratings(path)) == [("1", "a", 3.0, None), ("x2", "b", 4.0, None)]
 
 
+@pytest.mark.parametrize(
+    ("written", "ids"),
+    [
+        ("user, item, rating\nann, apple pie, 3\nbob, beer , 4\n", ["apple pie", "beer"]),
+        ('user,item,rating\nann,"12"" pipe, long",3\nbob,beer,4\n', ['12" pipe, long', "beer"]),
+        ('user,item,rating\nann,12" pipe,3\nbob,beer,4\n', ['12" pipe', "beer"]),
+        ('user\titem\trating\nann\t"Weird Al\t3\nbob\tbeer\t4\ncid\t"q\t4\n', ['"Weird Al', '"q', "beer"]),
+    ],
+    ids=["space", "enclosed", "bare quote", "open quotes"],
+)
+def test_white_space_and_quotes_around_ids(tmp_path, written, ids):
+    path = tmp_path / "ratings.csv"
+    path.write_text(written)
+    assert sorted({row[1] for row in content(read_ratings(path))}) == ids
+
+
+def test_a_quote_among_enclosed_fields_is_named(tmp_path):
+    path = tmp_path / "ratings.csv"
+    path.write_text('user,item,rating\nann,"a",3\nbob,12" pipe,4\n')
+    with pytest.raises(DataError, match="line 3 has a quote that is not closed"):
+        read_ratings(path)
+
+
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("name", ["x.csv", "x.tsv"])
 def test_the_header_tells_the_separator(tmp_path, name, separator):

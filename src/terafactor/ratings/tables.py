@@ -117,7 +117,7 @@ class Recommendations:
 
 
 def _read_pairs(path: Path, columns: Mapping[str, str], usual: Mapping[str, str]) -> tuple[Any, dict[str, str]]:
-    """Return a table, and which of its columns hold users and items; ids of a text file are text, as they stand.
+    """Return a table, and which of its columns hold users and items; ids of a text file are text.
 
     columns: which hold what; usual: what the model was learned with, where the table has such columns.
     """
@@ -131,7 +131,8 @@ def _read_pairs(path: Path, columns: Mapping[str, str], usual: Mapping[str, str]
         header = polars.read_csv(content, separator=separator, n_rows=0).columns
         found = _find_pair(header, columns, usual)
         texts = {found[role]: polars.String for role in PAIR}
-        return polars.read_csv(content, separator=separator, schema_overrides=texts), found
+        frame = polars.read_csv(content, separator=separator, schema_overrides=texts)
+        return frame.with_columns(polars.col(list(texts)).str.strip_chars()), found
     except (polars.exceptions.PolarsError, OSError) as error:
         raise DataError(f"{path} cannot be read as a table: {error}") from error
 

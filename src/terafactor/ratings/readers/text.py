@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -136,10 +136,12 @@ def _parse(
 ) -> Any | None:
     """Return a data frame of the fields, None if a line is not a rating.
 
-    Ids are integers, or text where one is not; those of the roles in ``padded`` are text in any case.
+    Ids are integers, or text where one is not, without the white space around it; those of the roles in ``padded`` are
+    text in any case. Quotes enclose fields or, where that makes no sense of the file and no id is enclosed, are part of
+    them, as in ``12" pipe``.
     """
     names = {place * layout.step: role for role, place in places.items()}
-    for id_type in (polars.Int64, polars.String):
+    for quote, id_type in product(('"', None), (polars.Int64, polars.String)):
         types = {"user": id_type, "item": id_type, "rating": polars.Float32}
         types |= {"time": polars.Datetime if dated else polars.Float64}
         types |= dict.fromkeys(padded, polars.String)
@@ -148,6 +150,7 @@ def _parse(
             frame = polars.read_csv(
                 content,
                 separator=layout.parsed_separator,
+                quote_char=quote,
                 has_header=False,
                 skip_rows=0 if layout.places is not None else 1,
                 schema={field: types.get(field, polars.String) for field in fields},
@@ -155,9 +158,17 @@ def _parse(
             )
         except polars.exceptions.PolarsError:
             continue
-        complete = not any(frame[role].null_count() for role in places)
-        return frame if complete and np.isfinite(frame["rating"].to_numpy()).all() else None
+        text = [polars.col(role) for role in ("user", "item") if frame[role].dtype == polars.String]
+        frame = frame.with_columns([ids.str.strip_chars() for ids in text])
+        complete = not any(frame[role].null_count() for role in places) and not _any(frame, [ids == "" for ids in text])
+        enclosed = quote is None and _any(frame, [ids.str.contains('^".*"$') for ids in text])
+        return frame if complete and not enclosed and np.isfinite(frame["rating"].to_numpy()).all() else None
     return None
+
+
+def _any(frame: Any, conditions: list[Any]) -> bool:
+    """Whether one of the conditions holds for some line of a data frame."""
+    return any(frame.select(condition).to_series().any() for condition in conditions)
 
 
 def _first_bad_line(path: Path, layout: TextLayout, places: Mapping[str, int], dated: bool, n_fields: int) -> DataError:
@@ -170,7 +181,7 @@ def _first_bad_line(path: Path, layout: TextLayout, places: Mapping[str, int], d
         if problem:
             shown = layout.separator.join(fields)[:SHOWN]
             return DataError(f"{path}, line {number}: {problem}: {shown!r}")
-    return _first_not_utf8(path) or DataError(f"{path} holds no ratings that can be read")
+    return _first_not_utf8(path) or _first_odd_quote(path) or DataError(f"{path} holds no ratings that can be read")
 
 
 def _first_not_utf8(path: Path) -> DataError | None:
@@ -183,6 +194,18 @@ def _first_not_utf8(path: Path) -> DataError | None:
                 return DataError(
                     f"{path}, line {number} is not UTF-8: {line[:SHOWN]!r}; convert the file, as with "
                     "iconv -f latin1 -t utf-8 for one in Latin-1"
+                )
+    return None
+
+
+def _first_odd_quote(path: Path) -> DataError | None:
+    """Find the line with a quote that no other one closes, None when there is none."""
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            if line.count('"') % 2:
+                return DataError(
+                    f"{path}, line {number} has a quote that is not closed, while others enclose fields: "
+                    f"{line.rstrip()[:SHOWN]!r}; enclose the field, and write the quote twice"
                 )
     return None
 
