@@ -78,6 +78,14 @@ def test_report_names_maps_by_overlap(out, study, tmp_path):
     assert all(entry["label"] in "12345" for entry in json.loads((out / "maps.json").read_text())["Maps"])
 
 
+def test_a_report_written_anew_links_to_the_pages_of_maps_beside_it(out, tmp_path):
+    (out / "report.html").unlink()
+    CliRunner().invoke(app, ["report", str(out)], catch_exceptions=False)
+    assert 'href="maps/map-000.html"' in (out / "report.html").read_text()
+    CliRunner().invoke(app, ["report", str(out), "--out", str(tmp_path / "elsewhere.html")], catch_exceptions=False)
+    assert "map-000.html" not in (tmp_path / "elsewhere.html").read_text()
+
+
 def test_resume_goes_on_from_the_images_of_the_run(out):
     before = load_model(out).n_steps_
     (out / "maps.nii.gz").unlink()

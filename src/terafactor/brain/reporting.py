@@ -80,10 +80,15 @@ class AtlasReporting(Reporting):
             if shown is None:
                 return []
             pages.mkdir(parents=True, exist_ok=True)
-            written.append(pages / f"map-{number:03d}.html")
+            written.append(pages / _page(number))
             written[-1].write_text(shown, encoding="utf-8")
-        self._pages = [f"{PAGES}/{page.name}" for page in written]
+        self.link(Path(folder))
         return written
+
+    def link(self, directory: Path) -> None:
+        """Let reports in a directory link to the pages of single maps, if all are there."""
+        pages = [f"{PAGES}/{_page(number)}" for number in range(len(self.components_))]
+        self._pages = pages if all((directory / page).is_file() for page in pages) else []
 
     def panels(self) -> Sequence[Panel]:
         behind = np.ones(self.components_.shape[1], np.float32) if self.background_ is None else self.background_
@@ -154,3 +159,8 @@ def _without_paths(facts: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(source.get("confounds"), str):
         told["confounds"] = source["confounds"]
     return told | {name: value for name, value in facts.items() if name != "source"}
+
+
+def _page(number: int) -> str:
+    """Return the name of the page of a map."""
+    return f"map-{number:03d}.html"

@@ -34,16 +34,16 @@ def report_runs(
     geometry : tuple of int, optional
         Shape of a row as a picture, (height, width) or (height, width, 3), where the data does not tell.
     """
-    stories = [story_of_run(directory) for directory in directories]
-    if geometry is not None:
-        stories = [story.shaped(geometry) for story in stories]
     if path is None:
         path = RunDirectory(directories[0]).report_file if len(directories) == 1 else Path("report.html")
+    stories = [story_of_run(directory, Path(path).parent) for directory in directories]
+    if geometry is not None:
+        stories = [story.shaped(geometry) for story in stories]
     return write_report(path, *stories, title=title)
 
 
-def story_of_run(directory: Path | str) -> Story:
-    """Return what the report of a run is made from.
+def story_of_run(directory: Path | str, folder: Path | None = None) -> Story:
+    """Return what the report of a run is made from. folder: where it will be, to link to what is there.
 
     Rows are read again where the configuration names a file; where that fails, a warning in the page says so.
     """
@@ -58,6 +58,8 @@ def story_of_run(directory: Path | str) -> Story:
     if artifact is None:
         return Story(kind=config.get("kind", "run"), parameters=config.get("parameters", {}), **details)
     estimator = estimator_class(artifact.kind).from_artifact(artifact)
+    if finished and folder is not None and folder.absolute() == run.path:
+        estimator.link(run.path)
     rows, warnings = _rows(estimator, config)
     return estimator._story(rows, warnings=warnings, **details)
 
