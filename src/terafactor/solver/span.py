@@ -70,7 +70,7 @@ def is_spanned(source: MatrixSource, problem: Problem, options: SolverOptions, s
 def stretch_length(n_features: int, n_components: int, batch_size: int) -> int:
     """Return how many steps make a stretch: where its end costs as much as the products that grow with its rows.
 
-    These are ``4 p k^2`` multiplications per stretch and, for T steps of b rows, ``T^2 b k (b + k)``.
+    These are ``4 p k^2`` multiplications per stretch and, for T steps of b rows, about ``T^2 b k (b + k)``.
     """
     balance = math.sqrt(4 * n_features * n_components / (batch_size * (batch_size + n_components)))
     return max(1, min(round(balance), MOST_ROWS // batch_size))
