@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from terafactor._threads import TILE
 from terafactor._typing import Array, Indices
 from terafactor.kernels._dots import inner_products
 from terafactor.kernels._jit import jit
@@ -28,15 +29,19 @@ def split_missing(values, observed, per_feature):
 
     per_feature (s,) int32 out: rows in which each feature has a value.
     """
-    zero = values.dtype.type(0)
+    zero, n_features = values.dtype.type(0), values.shape[1]
     per_feature[:] = 0
-    for row in range(len(values)):
-        entries, seen = values[row], observed[row]
-        for i in range(len(entries)):
-            there = entries[i] == entries[i]
-            seen[i] = there
-            per_feature[i] += np.int32(there)
-            entries[i] = entries[i] if there else zero
+    for start in range(0, n_features, TILE):  # whose counts stay at hand
+        stop = min(start + TILE, n_features)
+        counts = per_feature[start:stop]
+        for row in range(len(values)):
+            entries, seen = values[row, start:stop], observed[row, start:stop]
+            for i in range(len(entries)):  # apart from the rest, since it is done in registers of bytes
+                seen[i] = entries[i] == entries[i]
+            for i in range(len(entries)):
+                there = entries[i] == entries[i]
+                counts[i] += np.int32(there)
+                entries[i] = entries[i] if there else zero
     return values.size - per_feature.sum()
 
 
@@ -62,17 +67,19 @@ def row_gram(atoms, few_missing, places, first, everything, gram, panel, part):
     part (k, k): scratch in the precision of the atoms.
     """
     n_components = len(atoms)
+    chosen = np.empty(PANEL, np.uint64)  # an index that may be negative costs a comparison
     sign = -1.0 if few_missing else 1.0
     for j in range(n_components):
         for i in range(n_components):
             gram[j, i] = everything[j, i] if few_missing else 0.0
     for start in range(0, len(places), PANEL):
         n_chosen = min(PANEL, len(places) - start)
-        chosen = places[start : start + n_chosen]
+        for i in range(n_chosen):
+            chosen[i] = places[start + i] - first
         for j in range(n_components):
             source, target = atoms[j], panel[j]
             for i in range(n_chosen):
-                target[i] = source[chosen[i] - first]
+                target[i] = source[chosen[i]]
         inner_products(panel, 0, n_chosen, part)
         for j in range(n_components):
             for i in range(n_components):
