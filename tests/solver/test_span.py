@@ -12,6 +12,7 @@ from terafactor.data import ArraySource, BatchStream, SparseSource
 from terafactor.data.masks import Masks
 from terafactor.errors import DataError
 from terafactor.kernels import reference
+from terafactor.kernels.atoms import sweep_atoms
 from terafactor.problem import ElasticNet, NormBall, Problem
 from terafactor.solver import SolverOptions, SurrogateState, fit, span
 
@@ -89,6 +90,39 @@ def test_equals_steps_on_dense_rows(problem, dtype, tolerance, steps_in_spans):
     assert sparse_rows.n_batches == dense.n_batches
     assert sparse_rows.mean_penalty == pytest.approx(dense.mean_penalty, rel=tolerance)
     assert np.all(problem.constraint.size(sparse_rows.dictionary) <= 1 + 3e-6)
+
+
+def rare(n_rows=3000, n_features=2000, n_atoms=12):
+    """Return rows without noise, made of sparse atoms of which some are hardly ever used, and the atoms, disturbed."""
+    random = np.random.default_rng(2)
+    atoms = sparse.random_array((n_atoms, n_features), density=0.01, rng=random).toarray()
+    used = random.random((n_rows, n_atoms)) < np.geomspace(0.2, 1e-3, n_atoms)
+    rows = sparse.csr_array((used * random.standard_normal(used.shape) @ atoms).astype(np.float32))
+    start = atoms / np.linalg.norm(atoms, axis=1, keepdims=True) + 1e-4 * random.standard_normal(atoms.shape)
+    return rows, start.astype(np.float32)
+
+
+def test_atoms_whose_terms_cancel_are_moved_on_the_features(monkeypatch):
+    X, start = rare()
+    problem, n_swept = Problem(1e-4, ElasticNet(1.0), NormBall("l2")), []
+
+    def counted(*arguments, **others):
+        n_swept.append(1)
+        return sweep_atoms(*arguments, **others)
+
+    monkeypatch.setattr(span, "sweep_atoms", counted)
+    learned = [
+        fit(
+            source, problem, SolverOptions(len(start), batch_size=20, n_epochs=2),
+            SurrogateState.start(problem.constraint.project(start), problem, masked=False),
+        )
+        for source in (SparseSource(X), ArraySource(X.toarray()))
+    ]  # fmt: skip
+    assert n_swept
+    assert learned[0].n_steps == learned[1].n_steps == 300
+    np.testing.assert_array_equal(learned[0].feature_counts, learned[1].feature_counts)
+    assert np.all(np.linalg.norm(learned[0].dictionary, axis=1) < 1 + 1e-5)
+    np.testing.assert_allclose(learned[0].dictionary, learned[1].dictionary, atol=5e-3)
 
 
 def test_threads_do_not_change_a_bit():

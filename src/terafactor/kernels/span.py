@@ -110,17 +110,19 @@ def absorb_in_span(gemm, first, last, keep, codes, with_atoms, with_statistics, 
 
 
 @jit
-def sweep_in_span(gemm, gram, code_gram, limit, moves, sizes):
-    """Sweep over the atoms, each a combination of atoms and statistics, onto the l2 ball.
+def sweep_in_span(gemm, gram, code_gram, limit, least, moves, sizes):
+    """Sweep over the atoms, each a combination of atoms and statistics, onto the l2 ball; tell whether it could be.
 
     gemm: address of BLAS for float64; gram (2k, 2k) in/out: inner products of [D; B]; code_gram (k, k); limit: bound of
     the squared norm; moves (k, 2k) out: new D = moves [D; B]; sizes (k,) in/out: squared norms of those moved.
 
     Atom j becomes ``(b_j - sum over others of c_ji d_i) / c_jj``, and so do its coefficients and its inner products
-    with all of [D; B], as sums of those of the others, each as it is when j's turn comes.
+    with all of [D; B], as sums of those of the others, each as it is when j's turn comes. Where these cancel, and
+    ``least`` times the sum of their squares is more than the square of the sum, its norm is lost in rounding: then
+    nothing is changed but ``moves``.
     """
     k, floor = len(code_gram), least_curvature(code_gram)
-    products = gram[:k].copy()  # moves gram
+    products, squares = gram[:k].copy(), np.diag(gram)[:k].copy()  # moves gram; squared norms
     moves[:] = 0
     for j in range(k):
         moves[j, j] = 1.0
@@ -130,26 +132,32 @@ def sweep_in_span(gemm, gram, code_gram, limit, moves, sizes):
             continue
         moves[j], products[j] = 0.0, gram[k + j] / curvature
         moves[j, k + j] = 1.0 / curvature
+        terms = gram[k + j, k + j] / curvature**2
         for i in range(k):
             if i != j:
                 share = -code_gram[j, i] / curvature
+                terms += share * share * squares[i]
                 add_multiple(moves, j, share, moves, i)
                 add_multiple(products, j, share, products, i)
         size = 0.0
         for at in range(2 * k):
             size += moves[j, at] * products[j, at]
-        size = max(size, 0.0)
+        if not size >= least * terms:
+            return False
         if size > limit:
             scale = np.sqrt(limit / size)
             moves[j] *= scale
             products[j] *= scale
             size = limit
-        sizes[j] = size
+        squares[j] = size
     product_transposed(gemm, k, k, 2 * k, products, 0, 2 * k, moves, 0, 2 * k, gram, 0, 2 * k)
     for i in range(k):
+        if code_gram[i, i] > floor:
+            sizes[i] = squares[i]
         for j in range(k):
             gram[i, k + j] = products[i, k + j]
             gram[k + j, i] = products[i, k + j]
+    return True
 
 
 @jit

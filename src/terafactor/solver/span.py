@@ -23,7 +23,9 @@ entries that are stored. What the rows of a batch weigh in them follows backward
 
 A step on p features costs :math:`O(p k (b + k))` multiplications; here p enters only in :math:`O(p k^2)` per *stretch*.
 Matrices of size k are in float64, coefficients and inner products of rows in the precision of the data. The result is
-that of plain steps, up to rounding.
+that of plain steps, up to rounding. Where the terms of a move cancel, as for atoms that are hardly ever used in data
+without noise, little is left of a norm that is found from inner products: such a sweep is done on the features, and so
+are the steps after it, up to the end of the stretch.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from terafactor._threads import TILE, Executor, n_tiles
 from terafactor._typing import Array, Indices
 from terafactor.data import Batch, MatrixSource, Stretch
 from terafactor.kernels._blas import address
+from terafactor.kernels.atoms import sweep_atoms
 from terafactor.kernels.span import (
     absorb_in_span,
     advance_rows,
@@ -47,13 +50,16 @@ from terafactor.kernels.span import (
     multiply_stored,
     sweep_in_span,
 )
-from terafactor.problem import Problem
+from terafactor.problem import NormBall, Problem
 from terafactor.solver.options import SolverOptions
 from terafactor.solver.state import FLOAT64, CodeSums, SurrogateState, absorb_codes
-from terafactor.solver.step import reseed_unused
+from terafactor.solver.step import reseed_unused, step
 
 MOST_ROWS = 2048
 """Rows in a stretch, at the most: their inner products take 32 MB."""
+
+PRECISION = 1e-5
+"""Relative error up to which squares of norms may be found from inner products."""
 
 FREQUENT = 1 / 8
 """Share of rows that store a column above which its products are a matrix product, rather than those of pairs."""
@@ -80,11 +86,29 @@ def learn_stretch(
     state: SurrogateState, stretch: Stretch, problem: Problem, options: SolverOptions, executor: Executor
 ) -> Array:
     """Do one step for each batch of a stretch. Changes ``state`` only; returns the codes of all rows (m, k)."""
+    codes = np.empty((len(stretch.rows), len(state.dictionary)), state.dictionary.dtype)
+    n_done = _learn_in_span(state, stretch, problem, options, executor, codes)
+    for part in stretch.parts[n_done:]:
+        batch = Batch(stretch.rows[part], None, stretch.values[part].toarray())
+        codes[part] = step(state, batch, problem, options, executor)
+    return codes
+
+
+def _learn_in_span(
+    state: SurrogateState,
+    stretch: Stretch,
+    problem: Problem,
+    options: SolverOptions,
+    executor: Executor,
+    codes: Array,
+) -> int:
+    """Do the steps up to the first whose sweep must be done on the features, and put their codes in ``codes`` (m, k).
+
+    Returns how many there are, at least one.
+    """
     k, dtype = len(state.dictionary), state.dictionary.dtype
     span = Span(state, stretch.values, executor)
-    codes, used = np.empty((len(stretch.rows), k), dtype), np.zeros(k, np.bool_)
     count = int(state.feature_counts[0])
-    _, _, limit, _ = problem.constraint.lower()
     for part in stretch.parts:
         gram, correlations = span.gram[:k, :k].copy(), span.with_atoms[part].astype(np.float64)
         found = problem.encode_from(gram, correlations, 1.0, executor).astype(dtype)
@@ -92,16 +116,23 @@ def learn_stretch(
         gain = absorb_codes(state, sums, options.schedule.weight(state.n_steps + 1))
         count += len(found)
         weight = min(1.0, gain * len(found) / count)
-        span.step(part, 1 - weight, (weight / len(found)) * found, state.code_gram, limit, state.sizes)
-        codes[part], used = found, sums.used
-    state.n_batches += len(stretch.parts)
-    state.feature_counts += len(stretch.rows)
+        codes[part] = found
+        if not span.step(part, 1 - weight, (weight / len(found)) * found, problem.constraint, state):
+            break
+    n_done = 1 + stretch.parts.index(part)
+    state.n_batches += n_done
+    state.feature_counts += part.stop
     span.write(state)
-    if state.idle_rows.max() >= options.reseed_after and used.any():
-        last = stretch.parts[-1]
-        batch = Batch(stretch.rows[last], None, stretch.values[last].toarray())
-        reseed_unused(state, batch, codes[last], state.dictionary, problem, options.reseed_after)
-    return codes
+    if not span.has_swept:
+        state.dictionary, state.data_code = map(np.ascontiguousarray, (state.dictionary, state.data_code))
+        sweep_atoms(
+            state.dictionary, state.data_code, state.code_gram, problem.constraint.lower(), state.sizes,
+            state.multipliers, whole=True, executor=executor,
+        )  # fmt: skip
+    if state.idle_rows.max() >= options.reseed_after and sums.used.any():
+        batch = Batch(stretch.rows[part], None, stretch.values[part].toarray())
+        reseed_unused(state, batch, found, state.dictionary, problem, options.reseed_after)
+    return n_done
 
 
 @dataclass(frozen=True)
@@ -125,6 +156,9 @@ class Span:
 
     with_atoms: Array
     """Inner products of rows that are to come with the atoms (m, k)."""
+
+    has_swept: bool
+    """Whether the last step has moved the atoms."""
 
     def __init__(self, state: SurrogateState, rows: Any, executor: Executor) -> None:
         state.dictionary, state.data_code = np.asfortranarray(state.dictionary), np.asfortranarray(state.data_code)
@@ -176,35 +210,41 @@ class Span:
         inner.flat[:: self.n_rows + 1] /= 2
         return np.tril(inner)
 
-    def step(self, part: slice, keep: float, codes: Array, code_gram: Array, limit: float, sizes: Array) -> None:
-        """``B = keep * B + codes' X`` for the rows ``part``; then move every atom once, and project it.
+    def step(self, part: slice, keep: float, codes: Array, ball: NormBall, state: SurrogateState) -> bool:
+        """``B = keep * B + codes' X`` for the rows ``part``, codes (b, k); then move every atom once, and project it.
 
-        codes (b, k); limit, sizes: of squared norms.
+        Of ``state``, ``code_gram`` is used, and ``sizes`` changes. Returns whether atoms were moved: they are not where
+        their norms would be lost in rounding, and then this is the last step.
         """
+        _, _, limit, _ = ball.lower()
         dtype, done = self.with_atoms.dtype, Step(part, keep, codes.astype(np.float64), np.empty((self.k, 2 * self.k)))
         gemm, precise, rows = address("gemm", dtype), address("gemm", FLOAT64), (part.start, part.stop)
         absorb_in_span(
             precise, *rows, keep, done.codes, self.with_atoms, self._with_statistics, self._with_earlier, self.gram
         )
-        sweep_in_span(precise, self.gram, code_gram, limit, done.moves, sizes)
-        if part.stop < self.n_rows:
+        least = float(np.finfo(dtype).eps) / PRECISION
+        self.has_swept = sweep_in_span(precise, self.gram, state.code_gram, limit, least, done.moves, state.sizes)
+        if not self.has_swept:
+            done.moves[:] = np.eye(self.k, 2 * self.k)
+        elif part.stop < self.n_rows:
             advance_rows(
                 gemm, *rows, keep, codes, done.moves.astype(dtype), self._with_earlier, self._with_statistics,
                 self.with_atoms, self._with_moved,
             )  # fmt: skip
             self.with_atoms, self._with_moved = self._with_moved, self.with_atoms
         self._steps.append(done)
+        return self.has_swept
 
     def write(self, state: SurrogateState) -> None:
         """Compute atoms and statistics."""
         k, dtype = self.k, state.dictionary.dtype
-        from_atoms, from_statistics, of_rows, keep = np.eye(k), np.zeros((k, k)), np.empty((self.n_rows, 2 * k)), 1.0
-        for step in reversed(self._steps):
-            before = from_atoms @ step.moves
+        from_atoms, from_statistics, of_rows, keep = np.eye(k), np.zeros((k, k)), np.zeros((self.n_rows, 2 * k)), 1.0
+        for done in reversed(self._steps):
+            before = from_atoms @ done.moves
             from_statistics += before[:, k:]
-            of_rows[step.part, :k] = step.codes @ from_statistics.T
-            of_rows[step.part, k:] = keep * step.codes
-            from_atoms, from_statistics, keep = before[:, :k], step.keep * from_statistics, keep * step.keep
+            of_rows[done.part, :k] = done.codes @ from_statistics.T
+            of_rows[done.part, k:] = keep * done.codes
+            from_atoms, from_statistics, keep = before[:, :k], done.keep * from_statistics, keep * done.keep
         gemm, weights = address("gemm", dtype), of_rows.astype(dtype)
         of_atoms, of_statistics = (np.ascontiguousarray(part.T, dtype) for part in (from_atoms, from_statistics))
 
