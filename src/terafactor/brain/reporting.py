@@ -82,10 +82,10 @@ class AtlasReporting(Reporting):
             pages.mkdir(parents=True, exist_ok=True)
             written.append(pages / _page(number))
             written[-1].write_text(shown, encoding="utf-8")
-        self.link(Path(folder))
+        self._link(Path(folder))
         return written
 
-    def link(self, directory: Path) -> None:
+    def _link(self, directory: Path) -> None:
         """Let reports in a directory link to the pages of single maps, if all are there."""
         pages = [f"{PAGES}/{_page(number)}" for number in range(len(self.components_))]
         self._pages = pages if all((directory / page).is_file() for page in pages) else []

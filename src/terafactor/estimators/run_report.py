@@ -59,7 +59,7 @@ def story_of_run(directory: Path | str, folder: Path | None = None) -> Story:
         return Story(kind=config.get("kind", "run"), parameters=config.get("parameters", {}), **details)
     estimator = estimator_class(artifact.kind).from_artifact(artifact)
     if finished and folder is not None and folder.absolute() == run.path:
-        estimator.link(run.path)
+        estimator._link(run.path)
     rows, warnings = _rows(estimator, config)
     return estimator._story(rows, warnings=warnings, **details)
 

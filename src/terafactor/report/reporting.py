@@ -68,7 +68,7 @@ class Reporting:
         """Return what reports of this estimator show besides the panels that every report has."""
         return ()
 
-    def link(self, directory: Path) -> None:
+    def _link(self, directory: Path) -> None:
         """Let reports in a directory link to what else is there; by default there is nothing to link to."""
 
     def present(
