@@ -193,6 +193,22 @@ def test_predictions_find_the_columns_that_the_model_was_learned_with(run, tmp_p
     assert (tmp_path / "who.csv").read_text().replace("who", "userId") == (tmp_path / "usual.csv").read_text()
 
 
+def test_predictions_take_the_same_quotes_and_white_space_as_ratings(run, tmp_path):
+    pairs = [(user, item) for user in ("ann", "bob", "cid") for item in ('12" pipe', "beer", "cup")]
+    lines = [f"{user}, {item}, {1 + number % 5}" for number, (user, item) in enumerate(pairs)]
+    (tmp_path / "ratings.csv").write_text("\n".join(["user,item,rating", *lines]))
+    assert run("fit", "ratings.csv", "-k", "2", "--epochs", "1", "--seed", "0", "--out", "run")[0] == 0
+    (tmp_path / "bare.csv").write_text('user,item\nann, 12" pipe\n')
+    (tmp_path / "enclosed.csv").write_text('user,item\nann,"12"" pipe"\n')
+    for name in ("bare", "enclosed"):
+        assert run("predict", "run", f"{name}.csv", "--out", f"{name}-predicted.csv")[0] == 0
+    assert (tmp_path / "bare-predicted.csv").read_text() == (tmp_path / "enclosed-predicted.csv").read_text()
+    (tmp_path / "both.csv").write_text('user,item\nann,"beer"\nbob,12" pipe\n')
+    code, _, err = run("predict", "run", "both.csv", "--out", "both-predicted.csv")
+    assert code == 3
+    assert "line 3 has a quote that is not closed" in err
+
+
 def test_a_run_has_a_report_and_its_checkpoints_can_be_loaded(X, tmp_path):
     from terafactor import report_runs
     from terafactor.ratings.panel import directions

@@ -16,7 +16,7 @@ from terafactor.errors import DataError, ParameterError
 from terafactor.ratings.ids import Ids
 from terafactor.ratings.open import find_columns
 from terafactor.ratings.readers.blank import without_blank_lines
-from terafactor.ratings.readers.text import COMMA, TAB, with_its_separator
+from terafactor.ratings.readers.text import COMMA, ENCLOSED, TAB, first_odd_quote, with_its_separator
 
 if TYPE_CHECKING:
     from terafactor.ratings.matrix_completion import MatrixCompletion
@@ -131,7 +131,13 @@ def _read_pairs(path: Path, columns: Mapping[str, str], usual: Mapping[str, str]
         header = polars.read_csv(content, separator=separator, n_rows=0).columns
         found = _find_pair(header, columns, usual)
         texts = {found[role]: polars.String for role in PAIR}
-        frame = polars.read_csv(content, separator=separator, schema_overrides=texts)
+        try:
+            frame = polars.read_csv(content, separator=separator, schema_overrides=texts)
+        except polars.exceptions.PolarsError:  # quotes may be part of fields, if none encloses one
+            frame = polars.read_csv(content, separator=separator, schema_overrides=texts, quote_char=None)
+            odd = first_odd_quote(path)
+            if odd is not None and any(frame[name].str.contains(ENCLOSED).any() for name in texts):
+                raise odd from None
         return frame.with_columns(polars.col(list(texts)).str.strip_chars()), found
     except (polars.exceptions.PolarsError, OSError) as error:
         raise DataError(f"{path} cannot be read as a table: {error}") from error

@@ -33,6 +33,9 @@ SEPARATORS = ",;\t|"
 PADDED = re.compile(r"[+-]?0\d+|\+\d+|-0")
 """Text that parses as an integer but is not how the integer is written: ``007`` is another user than ``7``."""
 
+ENCLOSED = '^".*"$'
+"""Text between quotes, for polars."""
+
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
@@ -161,7 +164,7 @@ def _parse(
         text = [polars.col(role) for role in ("user", "item") if frame[role].dtype == polars.String]
         frame = frame.with_columns([ids.str.strip_chars() for ids in text])
         complete = not any(frame[role].null_count() for role in places) and not _any(frame, [ids == "" for ids in text])
-        enclosed = quote is None and _any(frame, [ids.str.contains('^".*"$') for ids in text])
+        enclosed = quote is None and _any(frame, [ids.str.contains(ENCLOSED) for ids in text])
         return frame if complete and not enclosed and np.isfinite(frame["rating"].to_numpy()).all() else None
     return None
 
@@ -181,7 +184,7 @@ def _first_bad_line(path: Path, layout: TextLayout, places: Mapping[str, int], d
         if problem:
             shown = layout.separator.join(fields)[:SHOWN]
             return DataError(f"{path}, line {number}: {problem}: {shown!r}")
-    return _first_not_utf8(path) or _first_odd_quote(path) or DataError(f"{path} holds no ratings that can be read")
+    return _first_not_utf8(path) or first_odd_quote(path) or DataError(f"{path} holds no ratings that can be read")
 
 
 def _first_not_utf8(path: Path) -> DataError | None:
@@ -198,7 +201,7 @@ def _first_not_utf8(path: Path) -> DataError | None:
     return None
 
 
-def _first_odd_quote(path: Path) -> DataError | None:
+def first_odd_quote(path: Path) -> DataError | None:
     """Find the line with a quote that no other one closes, None when there is none."""
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, start=1):
