@@ -117,13 +117,14 @@ def _learn_in_span(
         count += len(found)
         weight = min(1.0, gain * len(found) / count)
         codes[part] = found
-        if not span.step(part, 1 - weight, (weight / len(found)) * found, problem.constraint, state):
+        moved = span.step(part, 1 - weight, (weight / len(found)) * found, problem.constraint, state)
+        if not moved:
             break
     n_done = 1 + stretch.parts.index(part)
     state.n_batches += n_done
     state.feature_counts += part.stop
     span.write(state)
-    if not span.has_swept:
+    if not moved:
         state.dictionary, state.data_code = map(np.ascontiguousarray, (state.dictionary, state.data_code))
         sweep_atoms(
             state.dictionary, state.data_code, state.code_gram, problem.constraint.lower(), state.sizes,
@@ -156,9 +157,6 @@ class Span:
 
     with_atoms: Array
     """Inner products of rows that are to come with the atoms (m, k)."""
-
-    has_swept: bool
-    """Whether the last step has moved the atoms."""
 
     def __init__(self, state: SurrogateState, rows: Any, executor: Executor) -> None:
         state.dictionary, state.data_code = np.asfortranarray(state.dictionary), np.asfortranarray(state.data_code)
@@ -223,8 +221,8 @@ class Span:
             precise, *rows, keep, done.codes, self.with_atoms, self._with_statistics, self._with_earlier, self.gram
         )
         least = float(np.finfo(dtype).eps) / PRECISION
-        self.has_swept = sweep_in_span(precise, self.gram, state.code_gram, limit, least, done.moves, state.sizes)
-        if not self.has_swept:
+        moved = bool(sweep_in_span(precise, self.gram, state.code_gram, limit, least, done.moves, state.sizes))
+        if not moved:
             done.moves[:] = np.eye(self.k, 2 * self.k)
         elif part.stop < self.n_rows:
             advance_rows(
@@ -233,7 +231,7 @@ class Span:
             )  # fmt: skip
             self.with_atoms, self._with_moved = self._with_moved, self.with_atoms
         self._steps.append(done)
-        return self.has_swept
+        return moved
 
     def write(self, state: SurrogateState) -> None:
         """Compute atoms and statistics."""
