@@ -1,12 +1,14 @@
 r"""One block-coordinate sweep over the atoms (Procedure 2 of the paper), as matrix products.
 
-Atom j moves to :math:`P[d_j + (b_j - \sum_i c_{ji} d_i) / c_{jj}]`, with the atoms before it already moved. For a
-block J of atoms, ``C_J D`` is one matrix product with the dictionary as it is when the block begins; the moves made
-since, all inside the block, are subtracted when an atom's turn comes:
-``b_j - (C_J D)_j - sum over earlier i in J of c_ji * (move of d_i)``. The result is that of the plain sweep.
+Atom j moves to :math:`P[d_j + (b_j - \sum_i c_{ji} d_i) / c_{jj}] = P[(b_j - \sum_{i \ne j} c_{ji} d_i) / c_{jj}]`,
+with the atoms before it already moved. For a block of atoms, what the others add that do not move before them is one
+matrix product with the dictionary as it is when the block begins. What is left are the atoms of the block that have
+moved when an atom's turn comes: those before its group of four are added for all four together, in registers, and the
+others one by one. The result is that of the plain sweep.
 
-A team of threads does it together, each on its own tiles of features: the matrix products and the moves need nothing
-from elsewhere, and for each atom the threads meet once to add up its size, and once per step of Newton's method.
+A team of threads does it together, each on its own tiles of features: the products and the moves need nothing from
+elsewhere, and for each atom the threads meet once to add up its size, and once per step of Newton's method. An atom is
+written when the next one is computed, in one pass over the tiles.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from terafactor._typing import Array
 from terafactor.kernels import _blas
 from terafactor.kernels._blas import product
 from terafactor.kernels._jit import jit
+from terafactor.kernels._rows import ROWS, add_rows
 from terafactor.kernels._team import meet
 from terafactor.kernels.projection import (
     MAX_NEWTON,
@@ -29,7 +32,7 @@ from terafactor.kernels.projection import (
 )
 
 BLOCK = 20
-"""Most atoms in a block: fewer make thin matrix products, more make longer corrections inside the block."""
+"""Most atoms in a block: fewer make thin matrix products, more leave more to add inside the block."""
 
 UNUSED = 1e-12
 """An atom whose share of the codes' energy is below this is left where it is: its step would divide by nothing."""
@@ -45,53 +48,78 @@ def least_curvature(code_gram):
 
 
 @jit
-def candidate(atom, target, moves, row, start, coefficients, first, curvature, positive, gradient, sums):
-    """Put ``d + (b - c D) / c_jj`` in ``moves[row]``, on one tile; put sums of |d|, d^2, of old and new, in ``sums``.
+def weigh(code_gram, width, zero):
+    """Return what each atom i weighs in the candidate of atom j, twice (k + ROWS, k), in the precision of ``zero``.
 
-    atom, target (w,): the tile of d_j and b_j; moves (block, s) in/out: rows before ``row`` hold the moves made, the
-    row itself holds ``c_j D``; start: where the tile begins; coefficients (k,): the row c_j; first: the first atom of
-    the block; gradient (TILE,): scratch.
+    That is ``-c_ji / c_jj``, zero for i = j and for atoms j that stay; in the second also for those that move before j
+    in its block of ``width`` atoms. What follows row k is zero.
     """
-    dtype = atom.dtype.type
-    stop = start + len(atom)
-    new = moves[row, start:stop]
-    for i in range(len(atom)):
-        gradient[i] = target[i] - new[i]
-    earlier = 0
-    while earlier + 3 < row:  # four moves at a time: one load and store of the gradient for four products
-        c0, c1 = dtype(coefficients[first + earlier]), dtype(coefficients[first + earlier + 1])
-        c2, c3 = dtype(coefficients[first + earlier + 2]), dtype(coefficients[first + earlier + 3])
-        m0, m1 = moves[earlier, start:stop], moves[earlier + 1, start:stop]
-        m2, m3 = moves[earlier + 2, start:stop], moves[earlier + 3, start:stop]
-        for i in range(len(atom)):
-            gradient[i] -= c0 * m0[i] + c1 * m1[i] + c2 * m2[i] + c3 * m3[i]
-        earlier += 4
-    while earlier < row:
-        c0, m0 = dtype(coefficients[first + earlier]), moves[earlier, start:stop]
-        for i in range(len(atom)):
-            gradient[i] -= c0 * m0[i]
-        earlier += 1
-    inverse = dtype(1.0 / curvature)
-    for i in range(len(atom)):
-        new[i] = atom[i] + gradient[i] * inverse
-    if positive:
-        for i in range(len(atom)):
-            new[i] = max(new[i], dtype(0))
-    a0, a1, a2, a3 = dtype(0), dtype(0), dtype(0), dtype(0)
-    for i in range(len(atom)):
-        a0 += abs(atom[i])
-        a1 += atom[i] * atom[i]
-        a2 += abs(new[i])
-        a3 += new[i] * new[i]
-    sums[0], sums[1], sums[2], sums[3] = a0, a1, a2, a3
+    n_components, floor = len(code_gram), least_curvature(code_gram)
+    weights = np.full((n_components + ROWS, n_components), zero)
+    unmoved = weights.copy()
+    for j in range(n_components):
+        curvature = code_gram[j, j]
+        if curvature <= floor:
+            continue
+        for i in range(n_components):
+            if i != j:
+                weights[j, i] = -code_gram[j, i] / curvature
+                unmoved[j, i] = zero if j - j % width <= i < j else weights[j, i]
+    return weights, unmoved
 
 
 @jit
-def commit(atom, values, multiplier, l1_weight, l2_weight):
-    """Shrink the candidate ``values`` into the atom, leave the move in ``values``; return psi of the new entries.
+def prepare(gemm, weights, unmoved, atoms, j, start, stop, values):
+    """Add up in ``values`` what atoms add to the candidates of a block or a group that begins with atom j, on one tile.
 
-    atom, values (w,) in/out, one tile.
+    gemm: address of BLAS; weights, unmoved: of :func:`weigh`; atoms (k, s); start, stop: the tile; values (block, s)
+    in/out. Where neither begins nothing is done.
     """
+    n_components, n_observed = atoms.shape
+    row = j % len(values)
+    if row == 0:
+        product(
+            gemm, min(len(values), n_components - j), stop - start, n_components, unmoved, j * n_components,
+            n_components, atoms, start, n_observed, values, start, n_observed,
+        )  # fmt: skip
+    elif row % ROWS == 0:
+        add_rows(weights, j, atoms, j - row, j, start, stop, values, row)
+
+
+@jit
+def candidate(data_code, atoms, weights, curvature, positive, j, start, stop, values):
+    """Complete the candidate of atom j in its row of ``values``, on one tile; return the sums of its |d| and d^2.
+
+    data_code, atoms (k, s); weights: of :func:`weigh`; curvature: ``c_jj``; start, stop: the tile; values (block, s)
+    in/out: of :func:`prepare`.
+    """
+    row, dtype = j % len(values), atoms.dtype.type
+    new, target, inverse = values[row, start:stop], data_code[j, start:stop], dtype(1.0 / curvature)
+    for i in range(len(new)):
+        new[i] += inverse * target[i]
+    for earlier in range(j - row % ROWS, j):
+        weight, atom = weights[j, earlier], atoms[earlier, start:stop]
+        for i in range(len(new)):
+            new[i] += weight * atom[i]
+    if positive:
+        for i in range(len(new)):
+            new[i] = max(new[i], dtype(0))
+    return size_sums(new)
+
+
+@jit
+def size_sums(values):
+    """Return the sums of |v| and of v^2."""
+    absolute, squares = values.dtype.type(0), values.dtype.type(0)
+    for i in range(len(values)):
+        absolute += abs(values[i])
+        squares += values[i] * values[i]
+    return absolute, squares
+
+
+@jit
+def commit(values, multiplier, l1_weight, l2_weight, atom):
+    """Put the candidate ``values`` (w,), shrunk, in the atom (w,), on one tile; return psi of the new entries."""
     dtype = atom.dtype.type
     threshold, scale = dtype(multiplier * l1_weight), dtype(1.0 / (1.0 + multiplier * l2_weight))
     if np.isinf(multiplier):
@@ -100,7 +128,6 @@ def commit(atom, values, multiplier, l1_weight, l2_weight):
     for i in range(len(atom)):
         value = values[i]
         new = (max(value - threshold, dtype(0)) + min(value + threshold, dtype(0))) * scale
-        values[i] = new - atom[i]
         atom[i] = new
         a0 += abs(new)
         a1 += new * new
@@ -146,60 +173,57 @@ def find_together(values, first_tile, last_tile, l1_weight, l2_weight, budget, s
 
 @jit
 def sweep_team(
-    rank, size, counter, gemm, atoms, data_code, code_gram, moves,
+    rank, size, counter, gemm, atoms, data_code, code_gram, values,
     l1_weight, l2_weight, limit, positive, sizes, outside, multipliers, partial, committed,
 ):  # fmt: skip
     """Move the atoms one after the other, entries outside the mask fixed: the part of one thread of a team.
 
     rank, size: which thread of how many; counter: address where they meet; gemm: address of BLAS.
-    atoms (k, s) in/out; data_code (k, s); code_gram (k, k) float64; moves (block, s): scratch; sizes (k,): psi of each
+    atoms (k, s) in/out; data_code (k, s); code_gram (k, k) float64; values (block, s): scratch; sizes (k,): psi of each
     atom over all features, zero when the mask is all of them; outside (k,) out: the part of it outside the mask;
     multipliers (k,) in/out: where Newton's method starts; partial (2, tiles, 4): scratch;
     committed (k, tiles) out: psi of each moved atom on each tile.
     """
     n_components, n_observed = atoms.shape
-    n_parts, width = partial.shape[1], len(moves)
+    n_parts, width = partial.shape[1], len(values)
     first_tile, last_tile = rank * n_parts // size, (rank + 1) * n_parts // size
-    gradient, mixing = np.empty(TILE, atoms.dtype), code_gram.astype(atoms.dtype)
+    weights, unmoved = weigh(code_gram, width, atoms.dtype.type(0))
     floor = least_curvature(code_gram)
-    meetings = 0
-    for first in range(0, n_components, width):
-        last = min(first + width, n_components)
-        for tile in range(first_tile, last_tile):  # moves = C_J D
-            start = tile * TILE
-            product(
-                gemm, last - first, min(TILE, n_observed - start), n_components, mixing, first * n_components,
-                n_components, atoms, start, n_observed, moves, start, n_observed,
+    meetings, pending, multiplier = 0, -1, 0.0  # the atom whose multiplier was found last, not yet written
+    for j in range(n_components + 1):
+        moves = j < n_components and code_gram[j, j] > floor
+        for tile in range(first_tile, last_tile):
+            start, stop = tile * TILE, min((tile + 1) * TILE, n_observed)
+            if pending >= 0:
+                committed[pending, tile] = commit(
+                    values[pending % width, start:stop], multiplier, l1_weight, l2_weight, atoms[pending, start:stop]
+                )
+            if j < n_components:
+                prepare(gemm, weights, unmoved, atoms, j, start, stop, values)
+            if moves:
+                sums = partial[meetings % 2, tile]
+                sums[0], sums[1] = candidate(
+                    data_code, atoms, weights, code_gram[j, j], positive, j, start, stop, values
+                )
+                if sizes[j] > 0.0:
+                    sums[2], sums[3] = size_sums(atoms[j, start:stop])
+        pending = -1
+        if not moves:
+            continue
+        new1, new2, old1, old2 = add_up(partial, meetings, size, counter)
+        meetings += 1
+        rest = max(sizes[j] - l1_weight * old1 - 0.5 * l2_weight * old2, 0.0)
+        budget, wanted = limit - rest, l1_weight * new1 + 0.5 * l2_weight * new2
+        pending, multiplier = j, simple_multiplier(l1_weight, l2_weight, wanted, budget)
+        if multiplier < 0.0:
+            multiplier, meetings = find_together(
+                values[j % width], first_tile, last_tile, l1_weight, l2_weight, budget, multipliers[j],
+                partial, meetings, size, counter,
             )  # fmt: skip
-        for j in range(first, last):
-            row, curvature = j - first, code_gram[j, j]
-            if curvature <= floor:
-                moves[row, first_tile * TILE : last_tile * TILE] = 0
-                continue
-            for tile in range(first_tile, last_tile):
-                start, stop = tile * TILE, min((tile + 1) * TILE, n_observed)
-                candidate(
-                    atoms[j, start:stop], data_code[j, start:stop], moves, row, start, code_gram[j], first,
-                    curvature, positive, gradient, partial[meetings % 2, tile],
-                )  # fmt: skip
-            old1, old2, new1, new2 = add_up(partial, meetings, size, counter)
-            meetings += 1
-            rest = max(sizes[j] - l1_weight * old1 - 0.5 * l2_weight * old2, 0.0)
-            budget, wanted = limit - rest, l1_weight * new1 + 0.5 * l2_weight * new2
-            multiplier = simple_multiplier(l1_weight, l2_weight, wanted, budget)
-            if multiplier < 0.0:
-                multiplier, meetings = find_together(
-                    moves[row], first_tile, last_tile, l1_weight, l2_weight, budget, multipliers[j],
-                    partial, meetings, size, counter,
-                )  # fmt: skip
-            for tile in range(first_tile, last_tile):
-                start, stop = tile * TILE, min((tile + 1) * TILE, n_observed)
-                values = moves[row, start:stop]
-                committed[j, tile] = commit(atoms[j, start:stop], values, multiplier, l1_weight, l2_weight)
-            if rank == 0:
-                outside[j] = rest
-                if multiplier > 0.0 and not np.isinf(multiplier):
-                    multipliers[j] = multiplier
+        if rank == 0:
+            outside[j] = rest
+            if multiplier > 0.0 and not np.isinf(multiplier):
+                multipliers[j] = multiplier
 
 
 @jit
@@ -243,7 +267,7 @@ def sweep_atoms(
     """
     n_components, n_observed = atoms.shape
     n_parts = n_tiles(n_observed)
-    moves = np.empty((block_width(n_components), n_observed), atoms.dtype)
+    values = np.empty((block_width(n_components), n_observed), atoms.dtype)
     counter = np.zeros(1, np.int64)
     partial, committed, outside = np.zeros((2, n_parts, 4)), np.empty((n_components, n_parts)), np.empty(n_components)
     gemm = _blas.address("gemm", atoms.dtype)
@@ -253,7 +277,7 @@ def sweep_atoms(
         features = features_of(rank * n_parts // size, (rank + 1) * n_parts // size, n_observed)
         before(*features)
         sweep_team(
-            rank, size, counter.ctypes.data, gemm, atoms, data_code, code_gram, moves,
+            rank, size, counter.ctypes.data, gemm, atoms, data_code, code_gram, values,
             *ball, sizes_before, outside, multipliers, partial, committed,
         )  # fmt: skip
         after(*features)

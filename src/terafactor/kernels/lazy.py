@@ -29,9 +29,8 @@ from __future__ import annotations
 import numpy as np
 
 from terafactor._threads import TILE
-from terafactor.kernels._blas import product
 from terafactor.kernels._jit import jit
-from terafactor.kernels.atoms import candidate, commit
+from terafactor.kernels.atoms import candidate, commit, least_curvature, prepare, weigh
 from terafactor.kernels.lazy_levels import add_levels, move_place, remove_levels, scan_levels, sums_above
 from terafactor.kernels.projection import (
     MAX_NEWTON,
@@ -138,14 +137,13 @@ def find_exact(
 
 @jit
 def sweep_exact(
-    gemm, atoms, data_code, code_gram, mixing, moves, floor, l1_weight, l2_weight, limit, positive, multipliers,
+    gemm, atoms, data_code, code_gram, candidates, l1_weight, l2_weight, limit, positive, multipliers,
     matrix, written, thresholds, scales, step, levels, members,
 ):  # fmt: skip
     """Move the atoms one after the other on the mask, each followed by the projection of the whole atom.
 
-    gemm: address of BLAS; atoms (k, s) in/out, up to date; data_code (k, s); code_gram (k, k) float64 and mixing, the
-    same in the precision of the atoms; moves (block, s): scratch; floor: ``c_jj`` below which an atom stays;
-    multipliers (k,) in/out: where Newton's method starts.
+    gemm: address of BLAS; atoms (k, s) in/out, up to date; data_code (k, s); code_gram (k, k) float64;
+    candidates (block, s): scratch; multipliers (k,) in/out: where Newton's method starts.
 
     matrix (p, k): the dictionary as written, the mask's rows not yet changed; written (p,): the step that wrote each
     row, ``step`` for those of the mask; thresholds, scales (steps, k): the maps of the cycle up to each step, row
@@ -153,19 +151,14 @@ def sweep_exact(
     Return the members.
     """
     n_components, n_observed = atoms.shape
-    gradient, sums = np.empty(TILE, atoms.dtype), np.empty(4)
+    weights, unmoved = weigh(code_gram, len(candidates), atoms.dtype.type(0))
+    floor = least_curvature(code_gram)
     levels_now, written_now = np.empty(n_observed), np.full(n_observed, -1, np.int32)
     for j in range(n_components):
-        first = j - j % len(moves)
-        if j == first:  # moves = C_J D
-            for start in range(0, n_observed, TILE):
-                product(
-                    gemm, min(len(moves), n_components - first), min(TILE, n_observed - start), n_components, mixing,
-                    first * n_components, n_components, atoms, start, n_observed, moves, start, n_observed,
-                )  # fmt: skip
-        values, curvature = moves[j - first], code_gram[j, j]
+        values, curvature = candidates[j % len(candidates)], code_gram[j, j]
+        for start in range(0, n_observed, TILE):
+            prepare(gemm, weights, unmoved, atoms, j, start, min(start + TILE, n_observed), candidates)
         if curvature <= floor:
-            values[:] = 0
             members = add_entries(
                 levels, members, j, atoms[j], thresholds[step, j], scales[step, j], levels_now, written_now
             )
@@ -174,11 +167,8 @@ def sweep_exact(
         size = l1_weight * outside + 0.5 * l2_weight * squares
         for start in range(0, n_observed, TILE):
             stop = min(start + TILE, n_observed)
-            candidate(
-                atoms[j, start:stop], data_code[j, start:stop], moves, j - first, start, code_gram[j], first,
-                curvature, positive, gradient, sums,
-            )  # fmt: skip
-            size += l1_weight * sums[2] + 0.5 * l2_weight * sums[3]
+            absolute, squares = candidate(data_code, atoms, weights, curvature, positive, j, start, stop, candidates)
+            size += l1_weight * absolute + 0.5 * l2_weight * squares
         multiplier = simple_multiplier(l1_weight, l2_weight, size, limit)
         if multiplier < 0.0:
             multiplier, members = find_exact(
@@ -192,7 +182,7 @@ def sweep_exact(
             move_place(levels, j, thresholds[step, j])
         for start in range(0, n_observed, TILE):
             stop = min(start + TILE, n_observed)
-            commit(atoms[j, start:stop], values[start:stop], multiplier, l1_weight, l2_weight)
+            commit(values[start:stop], multiplier, l1_weight, l2_weight, atoms[j, start:stop])
         members = add_entries(
             levels, members, j, atoms[j], thresholds[step, j], scales[step, j], levels_now, written_now
         )

@@ -9,7 +9,7 @@ import numpy as np
 from terafactor._threads import Executor
 from terafactor._typing import Array, Indices
 from terafactor.kernels import _blas
-from terafactor.kernels.atoms import block_width, least_curvature
+from terafactor.kernels.atoms import block_width
 from terafactor.kernels.lazy import bring_atoms, bring_rows, remove_entries, sweep_exact
 from terafactor.kernels.lazy_levels import Levels, Members, open_levels
 from terafactor.solver.position import Position
@@ -161,11 +161,10 @@ class LazyAtoms:
         self.scales[self.step] = self.scales[self.step - 1]
         self.written[columns] = self.step
         remove_entries(self.levels, as_written)
-        moves = np.empty((block_width(len(atoms)), atoms.shape[1]), atoms.dtype)
+        candidates = np.empty((block_width(len(atoms)), atoms.shape[1]), atoms.dtype)
         self.members = sweep_exact(
-            _blas.address("gemm", atoms.dtype), atoms, data_code, code_gram, code_gram.astype(atoms.dtype), moves,
-            least_curvature(code_gram), *ball, multipliers, dictionary.T, self.written, self.thresholds,
-            self.scales, self.step, self.levels, self.members,
+            _blas.address("gemm", atoms.dtype), atoms, data_code, code_gram, candidates, *ball, multipliers,
+            dictionary.T, self.written, self.thresholds, self.scales, self.step, self.levels, self.members,
         )  # fmt: skip
 
     def finish(self, dictionary: Array, executor: Executor) -> None:

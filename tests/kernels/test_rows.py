@@ -1,0 +1,18 @@
+"""Weighted sums of rows in registers equal matrix products."""
+
+import numpy as np
+import pytest
+
+from terafactor.kernels._rows import ROWS, add_rows
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("start", "stop"), [(0, 100), (7, 100), (3, 5), (10, 10), (24, 72)])
+@pytest.mark.parametrize(("first", "last"), [(0, 9), (2, 7), (4, 4)])
+def test_add_rows(dtype, start, stop, first, last):
+    random = np.random.default_rng(0)
+    weights, source, target = (random.standard_normal(shape).astype(dtype) for shape in ((8, 9), (9, 100), (7, 100)))
+    expected = target.copy()
+    expected[2 : 2 + ROWS, start:stop] += weights[3 : 3 + ROWS, first:last] @ source[first:last, start:stop]
+    add_rows(weights, 3, source, first, last, start, stop, target, 2)
+    np.testing.assert_allclose(target, expected, rtol=100 * np.finfo(dtype).eps, atol=100 * np.finfo(dtype).eps)
