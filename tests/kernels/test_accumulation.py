@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from terafactor._threads import TILE, Executor
 from terafactor.kernels._blas import address
+from terafactor.kernels._dots import FEW
 from terafactor.kernels.accumulation import (
     batch_weights,
     blend,
@@ -16,6 +18,7 @@ from terafactor.kernels.accumulation import (
     scatter_columns,
     scatter_features,
 )
+from terafactor.problem.problem import correlate
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -99,3 +102,15 @@ def test_code_sums(dtype):
     np.testing.assert_allclose(gram, precise.T @ precise)
     np.testing.assert_allclose([absolute, squares], [np.abs(precise).sum(), (precise**2).sum()])
     assert used.tolist() == [True, True, False, True]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_components", [5, FEW, FEW + 1])
+def test_correlate(dtype, n_components):
+    random = np.random.default_rng(0)
+    values, atoms = (random.standard_normal((n, TILE + 30)).astype(dtype) for n in (7, n_components))
+    with Executor(2) as executor:
+        gram, correlations = correlate(values, atoms, executor)
+    tolerance = 1e4 * np.finfo(dtype).eps
+    np.testing.assert_allclose(gram, atoms.astype(float) @ atoms.T.astype(float), atol=tolerance)
+    np.testing.assert_allclose(correlations, values.astype(float) @ atoms.T.astype(float), atol=tolerance)

@@ -106,22 +106,22 @@ def _gemm(typing, function, trans_a, trans_b, m, n, k, a, at_a, lda, b, at_b, ld
 
 
 @intrinsic
-def _syrk(typing, function, triangle, n, k, a, at_a, lda, c, at_c, ldc):
-    """Column-major ``c = a @ a'``; triangle: code of the letter of the one that is written, U or L."""
+def _syrk(typing, function, triangle, trans, n, k, a, at_a, lda, c, at_c, ldc):
+    """Column-major ``c = op(a) @ op(a)'``; codes of letters: triangle written, U or L, and trans, N or T for a'."""
 
     def codegen(context, builder, signature, args):
-        function, triangle, n, k, a, at_a, lda, c, at_c, ldc = args
+        function, triangle, trans, n, k, a, at_a, lda, c, at_c, ldc = args
         entry = [
             _entry(context, builder, signature.args[place], array, offset)
-            for place, array, offset in ((4, a, at_a), (7, c, at_c))
+            for place, array, offset in ((5, a, at_a), (8, c, at_c))
         ]
-        scalar = context.get_value_type(signature.args[4].dtype)
-        letters = [builder.trunc(triangle, CHAR), ir.Constant(CHAR, N)]
+        scalar = context.get_value_type(signature.args[5].dtype)
+        letters = [builder.trunc(letter, CHAR) for letter in (triangle, trans)]
         scalars = [ir.Constant(scalar, 1.0), ir.Constant(scalar, 0.0)]
         return _call(context, builder, function, letters, [n, k, lda, ldc], scalars, entry, "cciisaisai")
 
     integer = types.int64
-    signature = types.void(integer, integer, integer, integer, a, integer, integer, c, integer, integer)
+    signature = types.void(integer, integer, integer, integer, integer, a, integer, integer, c, integer, integer)
     return signature, codegen
 
 
@@ -163,12 +163,18 @@ def transposed_product(gemm, m, n, k, a, at_a, lda, b, at_b, ldb, c, at_c, ldc):
 
 
 @jit
+def square(syrk, n, k, a, at_a, lda, c, at_c, ldc):
+    """``c = a @ a.T``, (n, k), row-major; only the lower triangle of c is written."""
+    _syrk(syrk, UPPER, T, n, k, a, at_a, lda, c, at_c, ldc)
+
+
+@jit
 def transposed_square(syrk, n, k, a, at_a, lda, c, at_c, ldc):
     """``c = a.T @ a``, (k, n), row-major; only the lower triangle of c is written."""
-    _syrk(syrk, UPPER, n, k, a, at_a, lda, c, at_c, ldc)
+    _syrk(syrk, UPPER, N, n, k, a, at_a, lda, c, at_c, ldc)
 
 
 @jit
 def transposed_square_upper(syrk, n, k, a, at_a, lda, c, at_c, ldc):
     """``c = a.T @ a``, (k, n), row-major; only the upper triangle of c is written."""
-    _syrk(syrk, LOWER, n, k, a, at_a, lda, c, at_c, ldc)
+    _syrk(syrk, LOWER, N, n, k, a, at_a, lda, c, at_c, ldc)

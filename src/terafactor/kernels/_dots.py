@@ -1,7 +1,7 @@
 """Inner products of the rows of a matrix with each other, in registers.
 
 ``syrk`` of the BLAS libraries of today is made for large results: on some dozens of rows of thousands of entries it
-takes 1.3 times (100 rows) to twice (20 and 40 rows) as long.
+takes up to twice as long.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from terafactor.kernels._jit import jit
+from terafactor.kernels._registers import NUMBER, REGISTER_BITS, data_of, load, multiply_add, rows_from, vector_of
 
-REGISTER_BITS = 256
-"""Of the registers that most processors have; others use two of theirs, or half of one."""
+FEW = 100
+"""Rows up to which this is as fast as BLAS, or faster."""
 
 ROWS, OTHERS = 4, 3
 """Rows that are multiplied with others at once: twelve sums, four rows and one of the others fill 16 registers."""
@@ -32,43 +33,28 @@ def _inner_products(typing, matrix, row, other, width, length, out, at, stride):
 
     def codegen(context, builder, signature, args):
         _, row, other, width, length, _, at, stride = args
-        entry, number = signature.args[0].dtype, ir.IntType(64)
-        scalar, size, lanes = context.get_value_type(entry), entry.bitwidth // 8, REGISTER_BITS // entry.bitwidth
-        vector = ir.VectorType(scalar, lanes)
-        data, target = (context.make_array(signature.args[i])(context, builder, args[i]).data for i in (0, 5))
-        rows, others = _rows_from(builder, data, row, width, ROWS), _rows_from(builder, data, other, width, OTHERS)
+        matrix, target = data_of(context, builder, signature, args, 0, 5)
+        vector = vector_of(context, signature.args[0].dtype)
+        rows, others = rows_from(builder, matrix, row, width, ROWS), rows_from(builder, matrix, other, width, OTHERS)
         sums = [[cgutils.alloca_once(builder, vector) for _ in others] for _ in rows]
         for place in itertools.chain.from_iterable(sums):
-            builder.store(ir.Constant(vector, [0.0] * lanes), place)
-        whole = builder.sub(length, builder.urem(length, ir.Constant(number, lanes)))
-        with cgutils.for_range_slice(builder, ir.Constant(number, 0), whole, ir.Constant(number, lanes)) as (i, _):
-            theirs = [_load(builder, pointer, i, vector, size) for pointer in others]
+            builder.store(ir.Constant(vector, None), place)
+        lanes = ir.Constant(NUMBER, vector.count)
+        whole = builder.sub(length, builder.urem(length, lanes))
+        with cgutils.for_range_slice(builder, ir.Constant(NUMBER, 0), whole, lanes) as (i, _):
+            theirs = [load(builder, pointer, i, vector) for pointer in others]
             for pointer, places in zip(rows, sums, strict=True):
-                mine = _load(builder, pointer, i, vector, size)
+                mine = load(builder, pointer, i, vector)
                 for values, place in zip(theirs, places, strict=True):
-                    product = builder.fmul(mine, values, flags=("contract",))
-                    builder.store(builder.fadd(builder.load(place), product, flags=("contract",)), place)
-        for i, places in enumerate(sums):
-            start = builder.gep(target, [builder.add(at, builder.mul(stride, ir.Constant(number, i)))])
+                    builder.store(multiply_add(builder, mine, values, builder.load(place)), place)
+        for start, places in zip(rows_from(builder, target, at, stride, ROWS), sums, strict=True):
             for j, place in enumerate(places):
-                total = _add_up(builder, builder.load(place), lanes)
-                builder.store(total, builder.gep(start, [ir.Constant(number, j)]))
+                total = _add_up(builder, builder.load(place), vector.count)
+                builder.store(total, builder.gep(start, [ir.Constant(NUMBER, j)]))
         return context.get_dummy_value()
 
     integer = types.int64
     return types.void(matrix, integer, integer, integer, integer, out, integer, integer), codegen
-
-
-def _rows_from(builder, data, start, width, count):
-    """Return pointers to the first entries of ``count`` rows."""
-    pointers = [builder.gep(data, [start])]
-    for _ in range(count - 1):
-        pointers.append(builder.gep(pointers[-1], [width]))
-    return pointers
-
-
-def _load(builder, pointer, offset, vector, align):
-    return builder.load(builder.bitcast(builder.gep(pointer, [offset]), vector.as_pointer()), align=align)
 
 
 def _add_up(builder, values, lanes):

@@ -6,11 +6,11 @@ since it cannot know that their length is close to a multiple of a register's, n
 
 from __future__ import annotations
 
-from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
 from terafactor.kernels._jit import jit
+from terafactor.kernels._registers import data_of, load, multiply_add, repeat, store, vector_of
 
 LANES = 8
 """Numbers handled together: a register of float32 on most processors of today."""
@@ -22,21 +22,10 @@ def _add_multiple(typing, target, to, multiple, source, of):
 
     def codegen(context, builder, signature, args):
         _, to, multiple, _, of = args
-        entry = signature.args[0].dtype
-        vector, size = ir.VectorType(context.get_value_type(entry), LANES), entry.bitwidth // 8
-        target, source = (
-            builder.bitcast(
-                builder.gep(context.make_array(signature.args[i])(context, builder, args[i]).data, [at]),
-                vector.as_pointer(),
-            )
-            for i, at in ((0, to), (3, of))
-        )
-        first = builder.insert_element(ir.Constant(vector, ir.Undefined), multiple, ir.Constant(ir.IntType(32), 0))
-        everywhere = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
-        repeated = builder.shuffle_vector(first, first, everywhere)
-        product = builder.fmul(repeated, builder.load(source, align=size), flags=("contract",))
-        total = builder.fadd(builder.load(target, align=size), product, flags=("contract",))
-        builder.store(total, target, align=size)
+        target, source = data_of(context, builder, signature, args, 0, 3)
+        vector = vector_of(context, signature.args[0].dtype, LANES)
+        added, total = load(builder, source, of, vector), load(builder, target, to, vector)
+        store(builder, multiply_add(builder, repeat(builder, multiple, vector), added, total), target, to, vector)
         return context.get_dummy_value()
 
     return types.void(target, types.int64, target.dtype, source, types.int64), codegen

@@ -12,60 +12,50 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from terafactor.kernels._jit import jit
-
-REGISTER_BITS = 256
-"""Of the registers that most processors have; others use two of theirs, or half of one."""
+from terafactor.kernels._registers import (
+    NUMBER,
+    REGISTER_BITS,
+    data_of,
+    load,
+    multiply_add,
+    repeat,
+    rows_from,
+    store,
+    vector_of,
+)
 
 ROWS, VECTORS = 4, 3
 """Sums that are made at once, and registers of each: twelve, three of a row that is added and a weight fill 16."""
 
 
 @intrinsic
-def _add_rows(typing, target, to, source, at, width, weights, weight, weight_width, count):
-    """``target[to + r * width + c] += sum over m < count of weights[weight + r * weight_width + m] *
-    source[at + m * width + c]``, flattened arrays.
+def _add_rows(typing, target, to, source, at, width, weights, weight, n_weights, count):
+    """Add to ROWS rows of ``target`` the sum over ``count`` rows of ``source``, for as many columns as fill VECTORS.
+
+    to, at, weight: where the first row of each begins in the flattened array; width, n_weights: from a row to the next.
     """
 
     def codegen(context, builder, signature, args):
-        _, to, _, at, width, _, weight, weight_width, count = args
-        entry, number = signature.args[0].dtype, ir.IntType(64)
-        size, lanes = entry.bitwidth // 8, REGISTER_BITS // entry.bitwidth
-        vector = ir.VectorType(context.get_value_type(entry), lanes)
-        target, source, weights = (
-            context.make_array(signature.args[i])(context, builder, args[i]).data for i in (0, 2, 5)
-        )
-
-        def vectors(pointer):
-            return [
-                builder.bitcast(builder.gep(pointer, [ir.Constant(number, lanes * v)]), vector.as_pointer())
-                for v in range(VECTORS)
-            ]
-
-        def rows_from(data, start, step):
-            return [
-                builder.gep(data, [builder.add(start, builder.mul(step, ir.Constant(number, r)))]) for r in range(ROWS)
-            ]
-
-        targets = [vectors(pointer) for pointer in rows_from(target, to, width)]
-        mine = rows_from(weights, weight, weight_width)
-        sums = [[cgutils.alloca_once(builder, vector) for _ in row] for row in targets]
+        _, to, _, at, width, _, weight, n_weights, count = args
+        target, source, weights = data_of(context, builder, signature, args, 0, 2, 5)
+        vector = vector_of(context, signature.args[0].dtype)
+        targets = rows_from(builder, target, to, width, ROWS)
+        shares = rows_from(builder, weights, weight, n_weights, ROWS)
+        offsets = [ir.Constant(NUMBER, i * vector.count) for i in range(VECTORS)]
+        sums = [[cgutils.alloca_once(builder, vector) for _ in offsets] for _ in targets]
         for row, totals in zip(targets, sums, strict=True):
-            for pointer, total in zip(row, totals, strict=True):
-                builder.store(builder.load(pointer, align=size), total)
-        everywhere = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
-        with cgutils.for_range_slice(builder, ir.Constant(number, 0), count, ir.Constant(number, 1)) as (m, _):
-            pointers = vectors(builder.gep(source, [builder.add(at, builder.mul(m, width))]))
-            values = [builder.load(pointer, align=size) for pointer in pointers]
-            for start, totals in zip(mine, sums, strict=True):
-                weight = builder.load(builder.gep(start, [m]))
-                once = builder.insert_element(ir.Constant(vector, ir.Undefined), weight, ir.Constant(ir.IntType(32), 0))
-                repeated = builder.shuffle_vector(once, once, everywhere)
+            for offset, total in zip(offsets, totals, strict=True):
+                builder.store(load(builder, row, offset, vector), total)
+        with cgutils.for_range(builder, count) as loop:
+            added = builder.gep(source, [builder.add(at, builder.mul(loop.index, width))])
+            values = [load(builder, added, offset, vector) for offset in offsets]
+            for start, totals in zip(shares, sums, strict=True):
+                share = repeat(builder, builder.load(builder.gep(start, [loop.index])), vector)
                 for value, total in zip(values, totals, strict=True):
-                    product = builder.fmul(repeated, value, flags=("contract",))
-                    builder.store(builder.fadd(builder.load(total), product, flags=("contract",)), total)
+                    builder.store(multiply_add(builder, share, value, builder.load(total)), total)
         for row, totals in zip(targets, sums, strict=True):
-            for pointer, total in zip(row, totals, strict=True):
-                builder.store(builder.load(total), pointer, align=size)
+            for offset, total in zip(offsets, totals, strict=True):
+                store(builder, builder.load(total), row, offset, vector)
         return context.get_dummy_value()
 
     integer = types.int64

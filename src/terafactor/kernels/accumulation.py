@@ -11,8 +11,8 @@ hide from the compiler that rows are contiguous, and cost the SIMD code.
 import numpy as np
 
 from terafactor._threads import TILE
-from terafactor.kernels._blas import product_transposed, transposed_product, transposed_square
-from terafactor.kernels._dots import inner_products
+from terafactor.kernels._blas import product_transposed, square, transposed_product, transposed_square
+from terafactor.kernels._dots import FEW, inner_products
 from terafactor.kernels._jit import jit
 from terafactor.kernels._prefetch import prefetch_rows
 from terafactor.kernels._transpose import SIDE, transpose_square
@@ -124,24 +124,34 @@ def gather_values(matrix, rows, columns, start, stop, out):
 
 
 @jit
-def correlate_tiles(gemm, values, atoms, first, last, grams, correlations):
+def correlate_tiles(gemm, syrk, values, atoms, first, last, grams, correlations):
     """Put ``atoms @ atoms.T`` and ``values @ atoms.T`` of some tiles of features in the last two.
 
-    gemm: address of BLAS; values (b, s), atoms (k, s); first, last: which tiles; grams (tiles, k, k) and
+    gemm, syrk: addresses of BLAS; values (b, s), atoms (k, s); first, last: which tiles; grams (tiles, k, k) and
     correlations (tiles, b, k) out. Without rows, or with ``grams`` empty, that part is left out.
     """
-    n_components, n_observed = atoms.shape
-    n_rows = len(values)
     for tile in range(first, last):
-        start = tile * TILE
-        width = min(TILE, n_observed - start)
+        start, stop = tile * TILE, min((tile + 1) * TILE, atoms.shape[1])
         if len(grams):
-            inner_products(atoms, start, start + width, grams[tile])
-        if n_rows:
+            gram_of(syrk, atoms, start, stop, grams[tile])
+        if len(values):
             product_transposed(
-                gemm, n_rows, n_components, width, values, start, n_observed, atoms, start, n_observed,
-                correlations[tile], 0, n_components,
+                gemm, len(values), len(atoms), stop - start, values, start, values.shape[1],
+                atoms, start, atoms.shape[1], correlations[tile], 0, len(atoms),
             )  # fmt: skip
+
+
+@jit
+def gram_of(syrk, atoms, start, stop, out):
+    """``out = atoms @ atoms.T`` from feature start to stop. atoms (k, s), out (k, k)."""
+    n_components, n_observed = atoms.shape
+    if n_components <= FEW:
+        inner_products(atoms, start, stop, out)
+        return
+    square(syrk, n_components, stop - start, atoms, start, n_observed, out, 0, n_components)
+    for j in range(n_components):
+        for i in range(j):
+            out[i, j] = out[j, i]
 
 
 @jit

@@ -187,12 +187,15 @@ def correlate(
     n_parts = n_tiles(n_observed)
     grams = np.empty((n_parts if gram else 0, n_components, n_components), atoms.dtype)
     correlations = np.empty((n_parts, len(values), n_components), atoms.dtype)
-    gemm = address("gemm", atoms.dtype)
+    gemm, syrk = address("gemm", atoms.dtype), address("syrk", atoms.dtype)
 
     def work(first: int, last: int) -> None:
+        correlate_tiles(gemm, syrk, values, atoms, first, last, grams, correlations)
+
+    def fill_and_work(first: int, last: int) -> None:
         for tile in range(first, last):  # one after the other, while its atoms are still at hand
             before(*features_of(tile, tile + 1, n_observed))
-            correlate_tiles(gemm, values, atoms, tile, tile + 1, grams, correlations)
+            work(tile, tile + 1)
 
-    executor.split(work, n_parts)
+    executor.split(work if before is nothing else fill_and_work, n_parts)
     return add_parts(grams), add_parts(correlations)
