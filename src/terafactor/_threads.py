@@ -12,10 +12,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from terafactor._typing import is_number
 from terafactor.errors import ParameterError
+
+Result = TypeVar("Result")
 
 Part = Callable[[int, int], object]
 """Work on consecutive features, from the first number to the second."""
@@ -98,6 +100,13 @@ class Executor:
         if self._depth == 0:
             self._pool = None
             self._exit.close()
+
+    def aside(self, function: Callable[[], Result]) -> Callable[[], Result]:
+        """Have something done by a thread that is free, before it works for a team again; return what waits for it.
+
+        With one thread it is done when the result is asked for.
+        """
+        return function if self._pool is None else self._pool.submit(function).result
 
     def split(self, function: Callable[[int, int], object], length: int) -> None:
         """Call ``function(start, stop)`` on consecutive parts of ``range(length)``, one per thread."""

@@ -48,14 +48,46 @@ def test_a_resumed_fit_equals_an_uninterrupted_one(X, problem, reduction, statis
     assert_same_state(resumed, uninterrupted)
 
 
+@pytest.mark.parametrize("n_threads", [1, 2])
 @pytest.mark.parametrize("n_steps", [1, 8, 13])
-def test_a_fit_that_a_callback_stopped_can_be_resumed(X, n_steps):
-    source = ArraySource(X)
+def test_a_fit_that_a_callback_stopped_can_be_resumed(X, n_steps, n_threads):
+    source, threads = ArraySource(X), {"n_threads": n_threads}
     uninterrupted = solvers.fit(source, PROBLEMS[0], options())
-    state = solvers.fit(source, PROBLEMS[0], options(), callbacks=[lambda snapshot: snapshot.step == n_steps])
+    stop = [lambda snapshot: snapshot.step == n_steps]
+    state = solvers.fit(source, PROBLEMS[0], options(**threads), callbacks=stop)
     assert state.n_steps == state.n_batches == n_steps
     solvers.fit(source, PROBLEMS[0], options(), state, first_batch=n_steps)
     assert_same_state(state, uninterrupted)
+
+
+class FailingSource(ArraySource):
+    """Rows in memory that cannot be read more than some times."""
+
+    n_reads_left = 4
+
+    def read(self, rows, columns=None):
+        self.n_reads_left -= 1
+        if self.n_reads_left < 0:
+            raise DataError("these rows are gone")
+        return super().read(rows, columns)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_an_error_in_reading_comes_when_the_batch_is_due(X, n_threads):
+    done = []
+    with pytest.raises(DataError, match="gone"):
+        solvers.fit(
+            FailingSource(X), PROBLEMS[0], options(n_threads=n_threads), callbacks=[lambda now: done.append(now.step)]
+        )
+    assert done == [1, 2, 3]  # the first of four reads was for the initial atoms
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_an_error_in_reading_what_is_not_wanted_any_more_is_none(X, n_threads):
+    state = solvers.fit(
+        FailingSource(X), PROBLEMS[0], options(n_threads=n_threads), callbacks=[lambda now: now.step == 3]
+    )
+    assert state.n_steps == 3
 
 
 def test_a_finished_fit_has_nothing_to_resume(X):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -64,14 +65,18 @@ class Problem:
         executor: Executor,
         observed: Array | None = None,
         before: Part = nothing,
+        meanwhile: Callable[[], object] | None = None,
     ) -> Array:
         """Return the codes (b, k) of the rows ``values`` (b, s) on ``atoms`` (k, s), in the dtype of the atoms.
 
         n_features: p, of which the s given are a part. observed (b, s): where there is a value, zero standing for the
-        others; None when everywhere. before: fills the atoms, by the thread that uses them next. The paper scales the
-        data term by p / s; here the penalty is scaled by s / p, which has the same minimiser, and only here.
+        others; None when everywhere. before: fills the atoms, by the thread that uses them next; meanwhile: called when
+        one thread is enough for the rest. The paper scales the data term by p / s; here the penalty is scaled by s / p,
+        which has the same minimiser, and only here.
         """
         gram, correlations = correlate(values, atoms, executor, before=before)
+        if meanwhile is not None:
+            meanwhile()
         if observed is None:
             codes = self.encode_from(gram, correlations, values.shape[1] / n_features, executor)
         else:

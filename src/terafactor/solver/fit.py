@@ -6,15 +6,16 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from terafactor._random import Purpose, generator
 from terafactor._threads import Executor
 from terafactor._typing import Array, Indices
-from terafactor.data import BatchStream, MatrixSource
+from terafactor.data import Batch, BatchStream, MatrixSource
 from terafactor.data.masks import masks_of
 from terafactor.data.source import read_finite
 from terafactor.errors import DataError
@@ -159,9 +160,15 @@ class DictionaryLearner:
 
     def _batch_by_batch(self, numbers: range) -> Generator[Advance, None, None]:
         state, cycle_length = self.state, self.stream.masks.cycle_length
-        with contextlib.closing(self.stream.batches(numbers.start, numbers.stop)) as batches:
-            for batch in batches:
-                self._keep(batch.rows, step(state, batch, self.problem, self.options, self._executor))
+        with (
+            contextlib.closing(self.stream.batches(numbers.start, numbers.stop)) as batches,
+            contextlib.closing(Upcoming(batches, self._executor)) as upcoming,
+        ):
+            spare = self.options.n_threads > 1 and self.stream.source.in_memory  # files are read ahead anyway
+            while (batch := upcoming.take()) is not None:
+                meanwhile = upcoming.start if spare else None
+                codes = step(state, batch, self.problem, self.options, self._executor, meanwhile)
+                self._keep(batch.rows, codes)
                 if batch.columns is not None and state.n_batches % (CYCLES_OF_SIZES * cycle_length) == 0:
                     state.refresh_sizes(self.problem)
                 yield Advance(1, batch.n_bytes)
@@ -198,6 +205,30 @@ class DictionaryLearner:
 
     def position(self) -> Position:
         return self.state.position().with_all(self.beside)
+
+
+class Upcoming:
+    """The next of some batches: read when it is asked for, or before that by a thread that is free."""
+
+    def __init__(self, batches: Generator[Batch, None, None], executor: Executor) -> None:
+        self._read: Callable[[], Batch | None] = partial(next, batches, None)
+        self._executor = executor
+        self._started: Callable[[], Batch | None] | None = None
+
+    def start(self) -> None:
+        """Begin to read it."""
+        self._started = self._executor.aside(self._read)
+
+    def take(self) -> Batch | None:
+        """Return it, None after the last one."""
+        read, self._started = self._started or self._read, None
+        return read()
+
+    def close(self) -> None:
+        """Wait for what was begun, and forget it."""
+        with contextlib.suppress(Exception):  # an error in what nobody asked for
+            if self._started is not None:
+                self._started()
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -16,10 +17,18 @@ from terafactor.solver.options import SolverOptions
 from terafactor.solver.state import BatchSums, SurrogateState, absorb, observed, put_back
 
 
-def step(state: SurrogateState, batch: Batch, problem: Problem, options: SolverOptions, executor: Executor) -> Array:
+def step(
+    state: SurrogateState,
+    batch: Batch,
+    problem: Problem,
+    options: SolverOptions,
+    executor: Executor,
+    meanwhile: Callable[[], object] | None = None,
+) -> Array:
     """Learn from one batch: code its rows, update the statistics, sweep over the atoms. Changes ``state`` only.
 
-    A batch without any value is passed over. Returns the codes (b, k).
+    A batch without any value is passed over. meanwhile: called when one thread is enough for what follows. Returns the
+    codes (b, k).
     """
     state.n_batches += 1
     if batch.values.shape[1] == 0:
@@ -34,7 +43,9 @@ def step(state: SurrogateState, batch: Batch, problem: Problem, options: SolverO
     if lazy is not None:
         executor.over_features(take_out, atoms.shape[1])
         atoms, take_out = lazy.up_to_date(as_written), nothing
-    codes = problem.encode(batch.values, atoms, state.dictionary.shape[1], executor, batch.observed, before=take_out)
+    codes = problem.encode(
+        batch.values, atoms, state.dictionary.shape[1], executor, batch.observed, before=take_out, meanwhile=meanwhile
+    )
     sums, fill = BatchSums.of(batch, codes, problem.penalty)
     weight = options.schedule.weight(state.n_steps + 1)
     data_code, take_in = absorb(state, sums, weight, batch.columns, executor, before=fill)
