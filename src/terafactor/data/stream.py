@@ -353,6 +353,6 @@ def set_missing_apart(batch: Batch) -> Batch:
 
 def observe(values: Array) -> tuple[Array | None, Indices]:
     """Set NaN to zero in ``values`` (b, s); return where there was a number (None: everywhere), and how often (s,)."""
-    observed, per_feature = np.empty(values.shape, np.bool_), np.empty(values.shape[1], np.int32)
+    observed, per_feature = np.empty(values.shape, np.bool_), np.empty(values.shape[1], np.int64)
     n_missing = split_missing(values, observed, per_feature)
-    return (observed if n_missing else None), per_feature.astype(np.int64)
+    return (observed if n_missing else None), per_feature

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from terafactor._threads import TILE
 from terafactor._typing import Array, Indices
+from terafactor.kernels._bytes import find_unlike
 from terafactor.kernels._dots import inner_products
 from terafactor.kernels._jit import jit
 from terafactor.kernels.coding import descend_row
 
 PANEL = 512
 """Features whose products are summed in the precision of the data; sums of panels are added in float64."""
+
+MANY = 1 / 16
+"""Share of entries above which it is slower to look for them one by one than to treat all alike."""
 
 JITTER, JITTER_SINGLE = 1e-12, 1e-6
 """Least ridge, relative to the mean of the diagonal, in float64 and float32: without it, rounding would choose those
@@ -27,22 +30,30 @@ codes that fewer features than atoms leave open, and there is no bound to them."
 def split_missing(values, observed, per_feature):
     """Set NaN to zero in ``values`` (b, s) and mark the rest in ``observed`` (b, s); return how many NaN there were.
 
-    per_feature (s,) int32 out: rows in which each feature has a value.
+    per_feature (s,) out: rows in which each feature has a value. Each row is treated as the one before it suggests.
     """
-    zero, n_features = values.dtype.type(0), values.shape[1]
-    per_feature[:] = 0
-    for start in range(0, n_features, TILE):  # whose counts stay at hand
-        stop = min(start + TILE, n_features)
-        counts = per_feature[start:stop]
-        for row in range(len(values)):
-            entries, seen = values[row, start:stop], observed[row, start:stop]
-            for i in range(len(entries)):  # apart from the rest, since it is done in registers of bytes
-                seen[i] = entries[i] == entries[i]
-            for i in range(len(entries)):
-                there = entries[i] == entries[i]
-                counts[i] += np.int32(there)
-                entries[i] = entries[i] if there else zero
-    return values.size - per_feature.sum()
+    n_rows, n_features = values.shape
+    places, n_missing, many = np.empty(n_features, np.int64), 0, False
+    per_feature[:] = n_rows
+    for row in range(n_rows):
+        entries, seen, first = values[row], observed[row], row * n_features
+        for i in range(n_features):
+            seen[i] = entries[i] == entries[i]
+        found = 0
+        if many:
+            for i in range(n_features):
+                missing = entries[i] != entries[i]
+                per_feature[i] -= missing
+                found += missing
+                entries[i] = 0 if missing else entries[i]
+        else:
+            found = find_unlike(observed, first, first + n_features, True, places)
+            for i in range(found):
+                entries[places[i] - first] = 0
+                per_feature[places[i] - first] -= 1
+        many = found > MANY * n_features
+        n_missing += found
+    return n_missing
 
 
 def exceptions(observed: Array) -> tuple[Array, Indices, Indices]:
@@ -54,8 +65,21 @@ def exceptions(observed: Array) -> tuple[Array, Indices, Indices]:
     n_rows, n_features = observed.shape
     n_observed = np.array([np.count_nonzero(row) for row in observed])  # along an axis it takes seven times as long
     few_missing = 2 * n_observed >= n_features
-    places = np.flatnonzero(observed != few_missing[:, np.newaxis])
-    return few_missing, places, np.searchsorted(places, np.arange(n_rows + 1) * n_features)
+    starts = np.zeros(n_rows + 1, np.int64)
+    np.cumsum(np.where(few_missing, n_features - n_observed, n_observed), out=starts[1:])
+    if starts[-1] > MANY * observed.size:
+        return few_missing, np.flatnonzero(observed != few_missing[:, np.newaxis]), starts
+    places = np.empty(starts[-1], np.int64)
+    list_exceptions(observed, few_missing, starts, places)
+    return few_missing, places, starts
+
+
+@jit
+def list_exceptions(observed, usual, starts, places):
+    """Put in ``places[starts[i] : starts[i + 1]]`` where row i of ``observed`` (b, s) is not ``usual[i]``."""
+    n_rows, n_features = observed.shape
+    for row in range(n_rows):
+        find_unlike(observed, row * n_features, (row + 1) * n_features, usual[row], places[starts[row] :])
 
 
 @jit
