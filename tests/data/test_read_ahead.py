@@ -148,11 +148,12 @@ def test_readers_end_when_a_callback_stops_the_fit_or_fails(X):
     assert readers() == []
 
 
-def test_rows_in_memory_are_read_by_the_one_who_works(X):
+@pytest.mark.parametrize(("n_threads", "others"), [(1, set()), (2, {"terafactor_0"})])
+def test_rows_in_memory_are_read_by_those_who_work(X, n_threads, others):
     source = SlowSource(X)
     source.in_memory = True
-    MaskedDictionaryLearning(3, batch_size=5).fit(source)
-    assert source.readers == {threading.current_thread().name}
+    MaskedDictionaryLearning(3, batch_size=5, n_threads=n_threads).fit(source)
+    assert source.readers == {threading.current_thread().name} | others
 
 
 def test_a_stream_that_is_dropped_leaves_no_reader(X):

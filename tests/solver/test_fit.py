@@ -9,9 +9,11 @@ import threading
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from terafactor import ArraySource, MaskedDictionaryLearning
 from terafactor import solver as solvers
+from terafactor.data import SparseSource
 from terafactor.errors import DataError
 from terafactor.problem import ElasticNet, NormBall, Problem
 from terafactor.solver import SolverOptions, SurrogateState
@@ -232,3 +234,21 @@ def test_more_rows_of_another_precision_are_learned_or_refused(X):
     with pytest.raises(DataError, match="float64, but the rows are float32"):
         model.partial_fit(X.astype(np.float32))
     assert model.partial_fit(X).components_.dtype == np.float64
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize(
+    ("n_components", "alpha", "seed"), [(12, 1e-4, 3), (12, 1e-4, 4), (12, 1e-5, 10), (20, 1e-6, 8), (20, 0, 1)]
+)
+def test_codes_have_a_bound_where_atoms_depend_on_each_other(n_components, alpha, seed, sparse):
+    random = np.random.default_rng(seed)
+    atoms = np.where(random.random((12, 1000)) < 0.02, random.random((12, 1000)), 0)
+    weights = random.random((2000, 12)) < np.geomspace(0.5, 0.002, 12)  # without noise, some atoms rare
+    X = (np.where(weights, random.random((2000, 12)) + 0.5, 0) @ atoms).astype(np.float32)
+    source, codes = SparseSource(csr_array(X)) if sparse else ArraySource(X), np.empty((2000, n_components), np.float32)
+    state = solvers.fit(
+        source, Problem(alpha, ElasticNet(1.0), NormBall("l2")),
+        options(n_components=n_components, batch_size=50, n_epochs=2, reduction=1, seed=seed), last_codes=codes,
+    )  # fmt: skip
+    assert np.isfinite(state.dictionary).all()
+    assert np.abs(codes).max() < 1000

@@ -15,6 +15,9 @@ from terafactor.kernels._jit import jit
 SINGULAR = 1e-12
 """Ratio of eigenvalues (or squared pivots) below which a Gram matrix counts as singular."""
 
+ROUNDING = 4
+"""Error of a Gram matrix, at the most, in units of its norm times the precision of the data; twice what was met."""
+
 ALIKE = 1e-3
 """Ratio of squared pivots below which atoms resemble each other too much to tell the signs of their codes."""
 
@@ -54,6 +57,12 @@ def dense_start(gram: Array, correlations: Array, l1: float, l2: float) -> Array
     return np.ascontiguousarray(np.where(codes * signs > 0, codes, 0.0).T)
 
 
+def is_definite(gram: Array, l2: float) -> bool:
+    """Whether ``gram + l2`` (k, k) is positive definite, so that every row has codes that are optimal."""
+    _, failed = linalg.lapack.dpotrf(_with_ridge(gram, l2), lower=True)
+    return not failed
+
+
 def _with_ridge(gram: Array, l2: float) -> Array:
     system = gram.copy()
     system.reshape(-1)[:: len(gram) + 1] += l2
@@ -63,6 +72,21 @@ def _with_ridge(gram: Array, l2: float) -> Array:
 def _nearly_singular(factor: Array, ratio: float) -> bool:
     pivots = factor.diagonal()  # all positive, or the factorization would have failed
     return bool(pivots.min() ** 2 < ratio * pivots.max() ** 2)
+
+
+@jit
+def least_ridge(gram, precision):
+    """Return the l2 term below which rounding decides, for a Gram matrix (k, k) of that relative precision.
+
+    Where atoms depend on each other, as in data without noise, some combination v of them is zero, and so should be
+    ``v' D D' v`` and ``x D' v``. Both are rounding errors of either sign: without a ridge that outweighs the first,
+    the objective falls along v without end, unless an l1 term is strong enough, and codes have no bound.
+    """
+    squares = 0.0
+    for i in range(len(gram)):
+        for j in range(len(gram)):
+            squares += gram[i, j] * gram[i, j]
+    return ROUNDING * precision * np.sqrt(squares)
 
 
 @jit

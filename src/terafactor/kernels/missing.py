@@ -13,17 +13,13 @@ from terafactor._typing import Array, Indices
 from terafactor.kernels._bytes import find_unlike
 from terafactor.kernels._dots import inner_products
 from terafactor.kernels._jit import jit
-from terafactor.kernels.coding import descend_row
+from terafactor.kernels.coding import descend_row, least_ridge
 
 PANEL = 512
 """Features whose products are summed in the precision of the data; sums of panels are added in float64."""
 
 MANY = 1 / 16
 """Share of entries above which it is slower to look for them one by one than to treat all alike."""
-
-JITTER, JITTER_SINGLE = 1e-12, 1e-6
-"""Least ridge, relative to the mean of the diagonal, in float64 and float32: without it, rounding would choose those
-codes that fewer features than atoms leave open, and there is no bound to them."""
 
 
 @jit
@@ -152,7 +148,8 @@ def code_rows(
     gram, gradient = np.empty((n_components, n_components)), np.empty(n_components)
     part = np.empty((n_components, n_components), atoms.dtype)
     panel = np.empty((n_components, PANEL), atoms.dtype)
-    jitter = (JITTER_SINGLE if atoms.itemsize == 4 else JITTER) / n_components
+    precision = float(np.finfo(atoms.dtype).eps)
+    least_of_all = least_ridge(everything, precision)
     for row in range(start, stop):
         code = codes[row]
         code[:] = 0.0
@@ -162,8 +159,8 @@ def code_rows(
             continue
         row_gram(atoms, few_missing[row], mine, row * width, everything, gram, panel, part)
         strength = alpha * n_observed / n_features
-        rounded = everything if few_missing[row] else gram
-        l1, l2 = strength * l1_ratio, max(strength * (1.0 - l1_ratio), jitter * np.trace(rounded))
+        least = least_of_all if few_missing[row] else least_ridge(gram, precision)
+        l1, l2 = strength * l1_ratio, max(strength * (1.0 - l1_ratio), least)
         if l2 == 0.0:  # no atom has an entry there
             continue
         if l1 == 0.0 and not positive:

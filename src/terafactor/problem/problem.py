@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from terafactor._typing import Array, is_number
 from terafactor.errors import ParameterError
 from terafactor.kernels._blas import address
 from terafactor.kernels.accumulation import add_parts, correlate_tiles
-from terafactor.kernels.coding import dense_start, elastic_net_codes, ridge_codes
+from terafactor.kernels.coding import dense_start, elastic_net_codes, least_ridge, ridge_codes
 from terafactor.kernels.missing import code_rows, exceptions
 from terafactor.problem.constraint import NormBall
 from terafactor.problem.penalty import ElasticNet
@@ -78,7 +79,9 @@ class Problem:
         if meanwhile is not None:
             meanwhile()
         if observed is None:
-            codes = self.encode_from(gram, correlations, values.shape[1] / n_features, executor)
+            codes = self.encode_from(
+                gram, correlations, values.shape[1] / n_features, precision_of(atoms.dtype), executor
+            )
         else:
             codes = self.encode_observed(gram, correlations, atoms, observed, n_features, executor)
         return codes.astype(atoms.dtype, copy=False)
@@ -105,10 +108,16 @@ class Problem:
         self._report(unfinished)
         return codes
 
-    def encode_from(self, gram: Array, correlations: Array, observed_share: float, executor: Executor) -> Array:
-        """Return the codes (b, k) from the Gram matrix (k, k) and the correlations (b, k), all float64."""
+    def encode_from(
+        self, gram: Array, correlations: Array, observed_share: float, precision: float, executor: Executor
+    ) -> Array:
+        """Return the codes (b, k) from the Gram matrix (k, k) and the correlations (b, k), all float64.
+
+        precision: relative error of the two.
+        """
         strength = float(self.alpha) * observed_share
         l1, l2 = strength * self.penalty.l1_ratio, strength * (1 - self.penalty.l1_ratio)
+        l2 = max(l2, least_ridge(gram, precision))
         if l1 == 0 and not self.penalty.positive:
             return ridge_codes(gram, correlations, l2)
         n_products = correlations.size * len(gram)
@@ -179,6 +188,11 @@ class Problem:
 
         executor.split(add, len(cross))
         return float(0.5 * quadratic.sum() - cross.sum() + float(self.alpha) * mean_penalty)
+
+
+def precision_of(dtype: np.dtype[Any]) -> float:
+    """Return the relative error of one operation."""
+    return float(np.finfo(dtype).eps)
 
 
 def correlate(

@@ -21,7 +21,7 @@ from terafactor.data.source import read_finite, read_stored_finite
 from terafactor.data.stream import observe
 from terafactor.kernels.accumulation import gather_features
 from terafactor.problem import Problem
-from terafactor.problem.problem import correlate
+from terafactor.problem.problem import correlate, precision_of
 
 MAX_VALUES = 2**22
 """Values read at once, or a few times as many where rows come in blocks."""
@@ -56,6 +56,11 @@ class Atoms:
         gram, _ = correlate(np.empty((0, atoms.shape[1]), atoms.dtype), atoms, executor)
         return cls(atoms, gram, executor)
 
+    @property
+    def precision(self) -> float:
+        """Relative error of inner products with them."""
+        return precision_of(self.dictionary.dtype)
+
     @cached_property
     def by_feature(self) -> Array:
         """The same with each feature contiguous (p, k)."""
@@ -85,7 +90,7 @@ class WholeRows:
         """Return the codes (b, k), float64."""
         _, correlations = correlate(self.values, atoms.dictionary, atoms.executor, gram=False)
         if self.observed is None:
-            return problem.encode_from(atoms.gram, correlations, 1.0, atoms.executor)
+            return problem.encode_from(atoms.gram, correlations, 1.0, atoms.precision, atoms.executor)
         return problem.encode_observed(
             atoms.gram, correlations, atoms.dictionary, self.observed, self.values.shape[1], atoms.executor
         )
@@ -124,7 +129,7 @@ class StoredRows:
 
     def encode(self, problem: Problem, atoms: Atoms) -> Array:
         """Return the codes (b, k), float64."""
-        return problem.encode_from(atoms.gram, self._correlate(atoms), 1.0, atoms.executor)
+        return problem.encode_from(atoms.gram, self._correlate(atoms), 1.0, atoms.precision, atoms.executor)
 
     def losses(self, problem: Problem, atoms: Atoms, codes: Array) -> Array:
         """Return l(x) of the rows, with ``|x - a D|^2 = |x|^2 - 2 a (x D')' + a D D' a'``: no row is made whole.

@@ -25,7 +25,8 @@ A step on p features costs :math:`O(p k (b + k))` multiplications; here p enters
 Matrices of size k are in float64, coefficients and inner products of rows in the precision of the data. The result is
 that of plain steps, up to rounding. Where the terms of a move cancel, as for atoms that are hardly ever used in data
 without noise, little is left of a norm that is found from inner products: such a sweep is done on the features, and so
-are the steps after it, up to the end of the stretch.
+are the steps after it, up to the end of the stretch. So are those from where the Gram matrix, carried along, has become
+one that no atoms can have, since no codes would be optimal.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from terafactor._typing import Array, Indices
 from terafactor.data import Batch, MatrixSource, Stretch
 from terafactor.kernels._blas import address
 from terafactor.kernels.atoms import sweep_atoms
+from terafactor.kernels.coding import is_definite, least_ridge
 from terafactor.kernels.span import (
     absorb_in_span,
     advance_rows,
@@ -51,6 +53,7 @@ from terafactor.kernels.span import (
     sweep_in_span,
 )
 from terafactor.problem import NormBall, Problem
+from terafactor.problem.problem import precision_of
 from terafactor.solver.options import SolverOptions
 from terafactor.solver.state import FLOAT64, CodeSums, SurrogateState, absorb_codes
 from terafactor.solver.step import reseed_unused, step
@@ -102,25 +105,29 @@ def _learn_in_span(
     executor: Executor,
     codes: Array,
 ) -> int:
-    """Do the steps up to the first whose sweep must be done on the features, and put their codes in ``codes`` (m, k).
+    """Do the steps up to one whose sweep, or whose codes, need the features; put their codes in ``codes`` (m, k).
 
     Returns how many there are, at least one.
     """
     k, dtype = len(state.dictionary), state.dictionary.dtype
+    precision = precision_of(dtype)
     span = Span(state, stretch.values, executor)
     count = int(state.feature_counts[0])
-    for part in stretch.parts:
-        gram, correlations = span.gram[:k, :k].copy(), span.with_atoms[part].astype(np.float64)
-        found = problem.encode_from(gram, correlations, 1.0, executor).astype(dtype)
+    n_done, moved = 0, True
+    while moved and n_done < len(stretch.parts):
+        gram = span.gram[:k, :k].copy()
+        if n_done and not is_definite(gram, least_ridge(gram, precision)):
+            break
+        part = stretch.parts[n_done]
+        found = problem.encode_from(gram, span.with_atoms[part].astype(np.float64), 1.0, precision, executor)
+        found = found.astype(dtype)
         sums = CodeSums.of_codes(found, len(found), problem.penalty)
         gain = absorb_codes(state, sums, options.schedule.weight(state.n_steps + 1))
         count += len(found)
         weight = min(1.0, gain * len(found) / count)
         codes[part] = found
         moved = span.step(part, 1 - weight, (weight / len(found)) * found, problem.constraint, state)
-        if not moved:
-            break
-    n_done = 1 + stretch.parts.index(part)
+        n_done += 1
     state.n_batches += n_done
     state.feature_counts += part.stop
     span.write(state)
@@ -220,7 +227,7 @@ class Span:
         absorb_in_span(
             precise, *rows, keep, done.codes, self.with_atoms, self._with_statistics, self._with_earlier, self.gram
         )
-        least = float(np.finfo(dtype).eps) / PRECISION
+        least = precision_of(dtype) / PRECISION
         moved = bool(sweep_in_span(precise, self.gram, state.code_gram, limit, least, done.moves, state.sizes))
         if not moved:
             done.moves[:] = np.eye(self.k, 2 * self.k)
