@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from terafactor._threads import Executor
-from terafactor.kernels import reference
+from terafactor.kernels import coding, reference
 from terafactor.problem import ElasticNet, Problem
 
 PENALTIES = [ElasticNet(rho, positive) for rho in (0.0, 0.4, 1.0) for positive in (False, True)]
@@ -118,3 +118,12 @@ def test_losses_are_the_objective(penalty):
         for x, a in zip(values, codes, strict=True)
     ]
     np.testing.assert_allclose(losses, expected)
+
+
+def test_the_least_ridge_outweighs_rounding():
+    random = np.random.default_rng(0)
+    for _ in range(50):
+        atoms = (random.standard_normal((30, 10)) @ random.standard_normal((10, 5000))).astype(np.float32)  # of rank 10
+        gram = (atoms @ atoms.T).astype(np.float64)
+        assert not coding.is_definite(gram, 0.0)
+        assert coding.is_definite(gram, coding.least_ridge(gram, np.finfo(np.float32).eps))
