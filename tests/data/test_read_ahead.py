@@ -1,6 +1,7 @@
 """Reading ahead changes nothing but the time."""
 
 import gc
+import sys
 import threading
 import time
 from functools import partial
@@ -154,6 +155,14 @@ def test_rows_in_memory_are_read_by_those_who_work(X, n_threads, others):
     source.in_memory = True
     MaskedDictionaryLearning(3, batch_size=5, n_threads=n_threads).fit(source)
     assert source.readers == {threading.current_thread().name} | others
+
+
+def test_large_batches_in_memory_are_not_read_before_they_are_due(X, monkeypatch):
+    monkeypatch.setattr(sys.modules["terafactor.solver.fit"], "MOST_WAITING", 5 * X.shape[1] * X.itemsize - 1)
+    source = SlowSource(X)
+    source.in_memory = True
+    MaskedDictionaryLearning(3, batch_size=5, n_threads=2).fit(source)
+    assert source.readers == {threading.current_thread().name}
 
 
 def test_a_stream_that_is_dropped_leaves_no_reader(X):

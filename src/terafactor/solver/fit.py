@@ -33,6 +33,9 @@ from terafactor.solver.stopping import SurrogateStop
 
 logger = logging.getLogger("terafactor")
 
+MOST_WAITING = 2**25
+"""Bytes of a batch in memory up to which the next one is read before it is due: two take room at the same time."""
+
 CYCLES_OF_SIZES = 10
 """Cycles of masks after which the sizes of atoms, kept by adding and subtracting, are computed from scratch."""
 
@@ -164,14 +167,19 @@ class DictionaryLearner:
             contextlib.closing(self.stream.batches(numbers.start, numbers.stop)) as batches,
             contextlib.closing(Upcoming(batches, self._executor)) as upcoming,
         ):
-            spare = self.options.n_threads > 1 and self.stream.source.in_memory  # files are read ahead anyway
+            meanwhile = upcoming.start if self._can_read_beside() else None
             while (batch := upcoming.take()) is not None:
-                meanwhile = upcoming.start if spare else None
                 codes = step(state, batch, self.problem, self.options, self._executor, meanwhile)
                 self._keep(batch.rows, codes)
                 if batch.columns is not None and state.n_batches % (CYCLES_OF_SIZES * cycle_length) == 0:
                     state.refresh_sizes(self.problem)
                 yield Advance(1, batch.n_bytes)
+
+    def _can_read_beside(self) -> bool:
+        """Whether a batch may be read by one thread while another codes the one before: files are read ahead anyway."""
+        source = self.stream.source
+        small = self.stream.values_at_once * source.dtype.itemsize <= MOST_WAITING
+        return self.options.n_threads > 1 and source.in_memory and small
 
     def _stretch_by_stretch(self, numbers: range) -> Generator[Advance, None, None]:
         state, source, options = self.state, self.stream.source, self.options
