@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from llvmlite import ir
+from numba.core.errors import TypingError
 
 REGISTER_BITS = 256
 """Of the registers that most processors have; others use two of theirs, or half of one."""
@@ -11,7 +12,10 @@ NUMBER = ir.IntType(64)
 
 
 def data_of(context, builder, signature, args, *places):
-    """Return pointers to the first entries of those arguments that are arrays."""
+    """Return pointers to the first entries of those arguments that are arrays, all contiguous."""
+    for i in places:
+        if signature.args[i].layout != "C":
+            raise TypingError(f"places are counted in contiguous arrays, not in {signature.args[i]}")
     return [context.make_array(signature.args[i])(context, builder, args[i]).data for i in places]
 
 

@@ -241,9 +241,9 @@ def take_sizes(code_gram, outside, committed, sizes):
 def block_width(n_components: int) -> int:
     """Return how many atoms make a block.
 
-    As few blocks as possible, of equal width, a multiple of the four columns that BLAS works on together.
+    As few blocks as possible, of equal width, in whole groups of ROWS.
     """
-    return 4 * -(-n_components // (4 * -(-n_components // BLOCK)))
+    return ROWS * -(-n_components // (ROWS * -(-n_components // BLOCK)))
 
 
 def sweep_atoms(

@@ -80,7 +80,7 @@ class Problem:
             meanwhile()
         if observed is None:
             codes = self.encode_from(
-                gram, correlations, values.shape[1] / n_features, precision_of(atoms.dtype), executor
+                gram, correlations, values.shape[1] / n_features, rounding_of(atoms.dtype), executor
             )
         else:
             codes = self.encode_observed(gram, correlations, atoms, observed, n_features, executor)
@@ -190,7 +190,7 @@ class Problem:
         return float(0.5 * quadratic.sum() - cross.sum() + float(self.alpha) * mean_penalty)
 
 
-def precision_of(dtype: np.dtype[Any]) -> float:
+def rounding_of(dtype: np.dtype[Any]) -> float:
     """Return the relative error of one operation."""
     return float(np.finfo(dtype).eps)
 

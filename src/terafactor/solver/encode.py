@@ -21,7 +21,7 @@ from terafactor.data.source import read_finite, read_stored_finite
 from terafactor.data.stream import observe
 from terafactor.kernels.accumulation import gather_features
 from terafactor.problem import Problem
-from terafactor.problem.problem import correlate, precision_of
+from terafactor.problem.problem import correlate, rounding_of
 
 MAX_VALUES = 2**22
 """Values read at once, or a few times as many where rows come in blocks."""
@@ -59,7 +59,7 @@ class Atoms:
     @property
     def precision(self) -> float:
         """Relative error of inner products with them."""
-        return precision_of(self.dictionary.dtype)
+        return rounding_of(self.dictionary.dtype)
 
     @cached_property
     def by_feature(self) -> Array:

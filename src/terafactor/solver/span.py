@@ -53,7 +53,7 @@ from terafactor.kernels.span import (
     sweep_in_span,
 )
 from terafactor.problem import NormBall, Problem
-from terafactor.problem.problem import precision_of
+from terafactor.problem.problem import rounding_of
 from terafactor.solver.options import SolverOptions
 from terafactor.solver.state import FLOAT64, CodeSums, SurrogateState, absorb_codes
 from terafactor.solver.step import reseed_unused, step
@@ -110,7 +110,7 @@ def _learn_in_span(
     Returns how many there are, at least one.
     """
     k, dtype = len(state.dictionary), state.dictionary.dtype
-    precision = precision_of(dtype)
+    precision = rounding_of(dtype)
     span = Span(state, stretch.values, executor)
     count = int(state.feature_counts[0])
     n_done, moved = 0, True
@@ -227,7 +227,7 @@ class Span:
         absorb_in_span(
             precise, *rows, keep, done.codes, self.with_atoms, self._with_statistics, self._with_earlier, self.gram
         )
-        least = precision_of(dtype) / PRECISION
+        least = rounding_of(dtype) / PRECISION
         moved = bool(sweep_in_span(precise, self.gram, state.code_gram, limit, least, done.moves, state.sizes))
         if not moved:
             done.moves[:] = np.eye(self.k, 2 * self.k)
