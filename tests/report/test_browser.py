@@ -201,14 +201,17 @@ def test_charts_that_are_unfolded_get_their_width(visit):
 
 
 class Running:
-    """The page of a fit that goes on, held still until it is let go: it refreshes faster than one can act."""
+    """The page of a fit that goes on, paused at leisure; from then on it would refresh faster than one can act."""
 
     def __init__(self, visit, path, monkeypatch):
-        monkeypatch.setattr(page_module, "REFRESH_SECONDS", 0.2)
+        monkeypatch.setattr(page_module, "REFRESH_SECONDS", 3600)
         self.path, self.story = path, make_story(stopped_by=None)
         self.seen = visit(self.story)
         self.page = self.seen.page
         self.page.get_by_role("button", name="pause").click()
+        monkeypatch.setattr(page_module, "REFRESH_SECONDS", 0.2)
+        write_report(self.path, self.story)
+        self.page.reload()
 
     def finish(self):
         write_report(self.path, replace(self.story, stopped_by="n_epochs"))
