@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -47,6 +48,7 @@ def main() -> int:
     names = arguments.names or (QUICK if arguments.quick else NAMES)
     if unknown := [name for name in names if name not in NAMES]:
         parser.error(f"there is no benchmark {unknown[0]!r}: choose from {', '.join(NAMES)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an exception, so that child processes are killed too
     folder = OUTPUT / ("quick" if arguments.quick else "bars")
     console, failed = Console(), []
     for name in names:

@@ -21,6 +21,7 @@ from scipy.linalg import cython_blas
 from threadpoolctl import threadpool_info
 
 from terafactor.kernels._jit import jit
+from terafactor.kernels._registers import data_of
 
 CHAR = ir.IntType(8)
 
@@ -76,10 +77,10 @@ def _call(context, builder, function, characters, integers, scalars, arrays, lay
     return context.get_dummy_value()
 
 
-def _entry(context, builder, array_type, array, offset):
-    """Return a pointer to the entry of a flattened array."""
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.gep(data, [offset])
+def _entries(context, builder, signature, args, *places):
+    """Return pointers to entries of flattened arrays: of each argument at ``places``, the one that the next counts."""
+    starts = data_of(context, builder, signature, args, *places)
+    return [builder.gep(start, [args[place + 1]]) for start, place in zip(starts, places, strict=True)]
 
 
 @intrinsic
@@ -87,15 +88,12 @@ def _gemm(typing, function, trans_a, trans_b, m, n, k, a, at_a, lda, b, at_b, ld
     """Column-major ``c = op(a) @ op(b) + beta * c``; trans_a and trans_b are the codes of the letters N and T."""
 
     def codegen(context, builder, signature, args):
-        function, trans_a, trans_b, m, n, k, a, at_a, lda, b, at_b, ldb, beta, c, at_c, ldc = args
-        entry = [
-            _entry(context, builder, signature.args[place], array, offset)
-            for place, array, offset in ((6, a, at_a), (9, b, at_b), (13, c, at_c))
-        ]
+        function, trans_a, trans_b, m, n, k, _, _, lda, _, _, ldb, beta, _, _, ldc = args
+        entries = _entries(context, builder, signature, args, 6, 9, 13)
         scalar = context.get_value_type(signature.args[6].dtype)
         letters = [builder.trunc(letter, CHAR) for letter in (trans_a, trans_b)]
         scalars = [ir.Constant(scalar, 1.0), beta]
-        return _call(context, builder, function, letters, [m, n, k, lda, ldb, ldc], scalars, entry, "cciiisaiaisai")
+        return _call(context, builder, function, letters, [m, n, k, lda, ldb, ldc], scalars, entries, "cciiisaiaisai")
 
     integer = types.int64
     signature = types.void(
@@ -110,15 +108,12 @@ def _syrk(typing, function, triangle, trans, n, k, a, at_a, lda, c, at_c, ldc):
     """Column-major ``c = op(a) @ op(a)'``; codes of letters: triangle written, U or L, and trans, N or T for a'."""
 
     def codegen(context, builder, signature, args):
-        function, triangle, trans, n, k, a, at_a, lda, c, at_c, ldc = args
-        entry = [
-            _entry(context, builder, signature.args[place], array, offset)
-            for place, array, offset in ((5, a, at_a), (8, c, at_c))
-        ]
+        function, triangle, trans, n, k, _, _, lda, _, _, ldc = args
+        entries = _entries(context, builder, signature, args, 5, 8)
         scalar = context.get_value_type(signature.args[5].dtype)
         letters = [builder.trunc(letter, CHAR) for letter in (triangle, trans)]
         scalars = [ir.Constant(scalar, 1.0), ir.Constant(scalar, 0.0)]
-        return _call(context, builder, function, letters, [n, k, lda, ldc], scalars, entry, "cciisaisai")
+        return _call(context, builder, function, letters, [n, k, lda, ldc], scalars, entries, "cciisaisai")
 
     integer = types.int64
     signature = types.void(integer, integer, integer, integer, integer, a, integer, integer, c, integer, integer)

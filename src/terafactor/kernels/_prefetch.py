@@ -7,6 +7,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from terafactor.kernels._jit import jit
+from terafactor.kernels._registers import data_of
 
 LINE_BYTES = 64
 """What memory hands over at once, on the processors of today."""
@@ -17,7 +18,7 @@ def _prefetch(typing, array, offset):
     """Start loading the entry ``offset`` of a flattened array into the caches."""
 
     def codegen(context, builder, signature, args):
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        (data,) = data_of(context, builder, signature, args, 0)
         pointer = builder.bitcast(builder.gep(data, [args[1]]), ir.IntType(8).as_pointer())
         number = ir.IntType(32)
         function_type = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])

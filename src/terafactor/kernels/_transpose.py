@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from llvmlite import ir
 from numba import types
-from numba.core.errors import TypingError
 from numba.extending import intrinsic
+
+from terafactor.kernels._registers import data_of
 
 SIDE = 8
 """Entries in a side of a square: eight numbers of 32 bits fill a register of today's processors."""
@@ -18,13 +19,8 @@ def transpose_square(typing, source, starts, target, ends):
     source, target: contiguous arrays; starts, ends: tuples of the places, in the flattened array, where runs begin.
     """
 
-    if source.layout != "C" or target.layout != "C":
-        raise TypingError(f"squares are turned between contiguous arrays, not {source} and {target}")
-
     def codegen(context, builder, signature, args):
-        source, target = (
-            context.make_array(signature.args[place])(context, builder, args[place]).data for place in (0, 2)
-        )
+        source, target = data_of(context, builder, signature, args, 0, 2)
         starts, ends = ([builder.extract_value(args[place], i) for i in range(SIDE)] for place in (1, 3))
         entry = context.get_value_type(signature.args[0].dtype)
         align = entry.get_abi_size(context.target_data)
