@@ -10,11 +10,12 @@ from terafactor.kernels.accumulation import (
     batch_weights,
     blend,
     blend_features,
+    blend_product,
+    blend_sparse_product,
     code_sums,
     gather_columns,
     gather_features,
     gather_values,
-    multiply_sparse,
     scatter_columns,
     scatter_features,
 )
@@ -83,13 +84,21 @@ def test_blend(dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_multiply_sparse(dtype):
+@pytest.mark.parametrize("keep", [0.0, 0.7])
+def test_blend_product(dtype, keep):
     random = np.random.default_rng(0)
+    n_features = TILE + 70
     codes = (random.standard_normal((9, 4)) * (random.random((9, 4)) < 0.3)).astype(dtype)
-    values, out = random.standard_normal((9, 70)).astype(dtype), np.empty((4, 70), dtype)
-    multiply_sparse(codes, values, 0, 30, out)
-    multiply_sparse(codes, values, 30, 70, out)
-    np.testing.assert_allclose(out, codes.T @ values, rtol=1e-5, atol=1e-6)
+    codes[:, 2] = 0
+    values = random.standard_normal((9, n_features)).astype(dtype)
+    before = random.standard_normal((4, n_features)).astype(dtype) if keep else np.full((4, n_features), np.nan, dtype)
+    expected = (keep * before if keep else 0) + codes.T @ values
+    dense, sparse, gemm = before.copy(), before.copy(), address("gemm", np.dtype(dtype))
+    for start, stop in ((0, 30), (30, n_features)):
+        blend_product(gemm, codes, values, dtype(keep), start, stop, dense)
+        blend_sparse_product(codes, values, dtype(keep), start, stop, sparse)
+    for found in (dense, sparse):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from terafactor.kernels._rows import ROWS, add_rows
+from terafactor.kernels._rows import LONG, ROWS, add_rows, blend_rows
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -15,4 +15,20 @@ def test_add_rows(dtype, start, stop, first, last):
     expected = target.copy()
     expected[2 : 2 + ROWS, start:stop] += weights[3 : 3 + ROWS, first:last] @ source[first:last, start:stop]
     add_rows(weights, 3, source, first, last, start, stop, target, 2)
+    np.testing.assert_allclose(target, expected, rtol=100 * np.finfo(dtype).eps, atol=100 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("width", [1, 8 * LONG - 1, 8 * LONG, 20 * LONG])
+@pytest.mark.parametrize(("first", "last"), [(0, 5), (1, 3), (2, 2)])
+@pytest.mark.parametrize("keep", [0, 0.5])
+def test_blend_rows(dtype, width, first, last, keep):
+    random = np.random.default_rng(0)
+    source, target, weights = (random.standard_normal(shape).astype(dtype) for shape in ((6, 200), (3, 200), 5))
+    rows, columns = np.array([4, 0, 5, 5, 1]), slice(7, 7 + width)
+    expected = target.copy()
+    expected[2, columns] = keep * target[2, columns] + weights[first:last] @ source[rows[first:last], columns]
+    if keep == 0:
+        target[2, columns] = np.nan
+    blend_rows(dtype(keep), source, rows, weights, first, last, columns.start, columns.stop, target, 2)
     np.testing.assert_allclose(target, expected, rtol=100 * np.finfo(dtype).eps, atol=100 * np.finfo(dtype).eps)

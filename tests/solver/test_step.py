@@ -104,8 +104,8 @@ def random_sums(seed, columns):
 
 
 def filled(batch, codes):
-    sums, fill = BatchSums.of(batch, codes, ElasticNet())
-    fill(0, batch.values.shape[1])
+    sums, product = BatchSums.of(batch, codes, ElasticNet())
+    product.fill()(0, batch.values.shape[1])
     return sums
 
 

@@ -158,6 +158,12 @@ def transposed_product(gemm, m, n, k, a, at_a, lda, b, at_b, ldb, c, at_c, ldc):
 
 
 @jit
+def add_transposed_product(gemm, m, n, k, a, at_a, lda, b, at_b, ldb, keep, c, at_c, ldc):
+    """``c = keep * c + a.T @ b``, as in :func:`transposed_product`."""
+    _gemm(gemm, N, T, n, m, k, b, at_b, ldb, a, at_a, lda, c.dtype.type(keep), c, at_c, ldc)
+
+
+@jit
 def square(syrk, n, k, a, at_a, lda, c, at_c, ldc):
     """``c = a @ a.T``, (n, k), row-major; only the lower triangle of c is written."""
     _syrk(syrk, UPPER, T, n, k, a, at_a, lda, c, at_c, ldc)

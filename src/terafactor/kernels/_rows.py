@@ -28,6 +28,10 @@ ROWS, VECTORS = 4, 3
 """Sums that are made at once, and registers of each: twelve, three of a row that is added and a weight fill 16."""
 
 
+LONG = 8
+"""Registers of a sum that is made alone."""
+
+
 @intrinsic
 def _add_rows(typing, target, to, source, at, width, weights, weight, n_weights, count):
     """Add to ROWS rows of ``target`` the sum over ``count`` rows of ``source``, for as many columns as fill VECTORS.
@@ -81,3 +85,56 @@ def add_rows(weights, at, source, first, last, start, stop, target, row):
         for i in range(first, last):
             for column in range(whole, stop):
                 target[row + r, column] += weights[at + r, i] * source[i, column]
+
+
+@intrinsic
+def _blend_rows(typing, target, to, keep, source, at, width, rows, weights, first, last):
+    """``target = keep * target + sum over i of weights[i] * source[rows[i]]`` for as many columns as fill LONG.
+
+    i: from first to last; to, at: where these columns begin in the flattened target and in the first row of the source;
+    width: from a row to the next. What the target held does not matter where ``keep`` is zero.
+    """
+
+    def codegen(context, builder, signature, args):
+        _, to, keep, _, at, width, _, _, first, last = args
+        target, source, rows, weights = data_of(context, builder, signature, args, 0, 3, 6, 7)
+        vector = vector_of(context, signature.args[0].dtype)
+        offsets = [ir.Constant(NUMBER, i * vector.count) for i in range(LONG)]
+        sums = [cgutils.alloca_once(builder, vector) for _ in offsets]
+        before, zero = builder.gep(target, [to]), ir.Constant(vector, None)
+        forget = builder.fcmp_ordered("==", keep, ir.Constant(keep.type, 0.0))
+        for offset, total in zip(offsets, sums, strict=True):
+            kept = builder.fmul(repeat(builder, keep, vector), load(builder, before, offset, vector))
+            builder.store(builder.select(forget, zero, kept), total)
+        with cgutils.for_range_slice(builder, first, last, ir.Constant(NUMBER, 1)) as (i, _):
+            row = builder.load(builder.gep(rows, [i]))
+            added = builder.gep(source, [builder.add(at, builder.mul(row, width))])
+            weight = repeat(builder, builder.load(builder.gep(weights, [i])), vector)
+            for offset, total in zip(offsets, sums, strict=True):
+                values = load(builder, added, offset, vector)
+                builder.store(multiply_add(builder, weight, values, builder.load(total)), total)
+        for offset, total in zip(offsets, sums, strict=True):
+            store(builder, builder.load(total), before, offset, vector)
+        return context.get_dummy_value()
+
+    integer = types.int64
+    signature = types.void(target, integer, target.dtype, source, integer, integer, rows, weights, integer, integer)
+    return signature, codegen
+
+
+@jit
+def blend_rows(keep, source, rows, weights, first, last, start, stop, target, row):
+    """``target[row] = keep * target[row] + weights @ source[rows]`` from column start to stop, of rows first to last.
+
+    rows, weights: int64 and in the precision of the source (n, s); target (k, s) in/out, out where ``keep`` is zero.
+    """
+    width = target.shape[1]
+    step = LONG * (REGISTER_BITS // (8 * target.itemsize))
+    whole = stop - (stop - start) % step
+    for column in range(start, whole, step):
+        _blend_rows(target, row * width + column, keep, source, column, width, rows, weights, first, last)
+    for column in range(whole, stop):
+        total = keep * target[row, column] if keep != 0 else keep
+        for i in range(first, last):
+            total += weights[i] * source[rows[i], column]
+        target[row, column] = total

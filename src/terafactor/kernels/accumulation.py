@@ -11,10 +11,17 @@ hide from the compiler that rows are contiguous, and cost the SIMD code.
 import numpy as np
 
 from terafactor._threads import TILE
-from terafactor.kernels._blas import product_transposed, square, transposed_product, transposed_square
+from terafactor.kernels._blas import (
+    add_transposed_product,
+    product_transposed,
+    square,
+    transposed_product,
+    transposed_square,
+)
 from terafactor.kernels._dots import FEW, inner_products
 from terafactor.kernels._jit import jit
 from terafactor.kernels._prefetch import prefetch_rows
+from terafactor.kernels._rows import blend_rows
 from terafactor.kernels._transpose import SIDE, transpose_square
 
 GROUP = 32
@@ -166,14 +173,38 @@ def add_parts(parts):
 
 
 @jit
-def multiply(gemm, codes, values, start, stop, out):
-    """``out = codes.T @ values`` from feature start to stop. codes (b, k), values (b, s), out (k, s)."""
+def blend_product(gemm, codes, values, keep, start, stop, out):
+    """``out = keep * out + codes.T @ values`` from feature start to stop. codes (b, k), values (b, s), out (k, s).
+
+    gemm: address of BLAS. What ``out`` held does not matter where ``keep`` is zero.
+    """
     n_rows, n_components = codes.shape
     n_observed = values.shape[1]
-    transposed_product(
-        gemm, n_components, stop - start, n_rows, codes, 0, n_components, values, start, n_observed,
-        out, start, n_observed,
-    )  # fmt: skip
+    for first in range(start, stop, TILE):
+        add_transposed_product(
+            gemm, n_components, min(TILE, stop - first), n_rows, codes, 0, n_components, values, first, n_observed,
+            keep, out, first, n_observed,
+        )  # fmt: skip
+
+
+@jit
+def blend_sparse_product(codes, values, keep, start, stop, out):
+    """:func:`blend_product` skipping the zeros of the codes."""
+    n_rows, n_components = codes.shape
+    rows, weights = np.empty(codes.size, np.int64), np.empty(codes.size, codes.dtype)  # of the nonzero codes, by atom
+    ends = np.empty(n_components, np.int64)
+    n_used = 0
+    for j in range(n_components):
+        for row in range(n_rows):
+            if codes[row, j] != 0:
+                rows[n_used], weights[n_used] = row, codes[row, j]
+                n_used += 1
+        ends[j] = n_used
+    for first in range(start, stop, TILE):
+        begin = 0
+        for j in range(n_components):
+            blend_rows(keep, values, rows, weights, begin, ends[j], first, min(first + TILE, stop), out, j)
+            begin = ends[j]
 
 
 @jit
@@ -184,33 +215,6 @@ def multiply_features(gemm, codes, values, start, stop, out):
         gemm, stop - start, n_components, n_rows, values, start, values.shape[1], codes, 0, n_components,
         out, start * n_components, n_components,
     )  # fmt: skip
-
-
-@jit
-def multiply_sparse(codes, values, start, stop, out):
-    """:func:`multiply` skipping the zeros of the codes, four rows at a time."""
-    used = np.empty(len(codes), np.int64)
-    for j in range(codes.shape[1]):
-        n_used = 0
-        for row in range(len(codes)):
-            if codes[row, j] != 0:
-                used[n_used] = row
-                n_used += 1
-        total = out[j, start:stop]
-        total[:] = 0
-        at = 0
-        while at + 3 < n_used:
-            row0, row1, row2, row3 = used[at], used[at + 1], used[at + 2], used[at + 3]
-            code0, code1, code2, code3 = codes[row0, j], codes[row1, j], codes[row2, j], codes[row3, j]
-            values0, values1 = values[row0, start:stop], values[row1, start:stop]
-            values2, values3 = values[row2, start:stop], values[row3, start:stop]
-            for i in range(len(total)):
-                total[i] += code0 * values0[i] + code1 * values1[i] + code2 * values2[i] + code3 * values3[i]
-            at += 4
-        for place in range(at, n_used):
-            code0, values0 = codes[used[place], j], values[used[place], start:stop]
-            for i in range(len(total)):
-                total[i] += code0 * values0[i]
 
 
 @jit

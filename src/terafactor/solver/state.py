@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -18,12 +19,12 @@ from terafactor.kernels.accumulation import (
     blend,
     blend_and_gather,
     blend_features,
+    blend_product,
+    blend_sparse_product,
     code_sums,
     gather_columns,
     gather_features,
-    multiply,
     multiply_features,
-    multiply_sparse,
     scatter_columns,
     scatter_features,
 )
@@ -187,6 +188,45 @@ class CodeSums:
 
 
 @dataclass(frozen=True)
+class Product:
+    """``codes.T @ values`` (k, s), made some features at a time by the thread that needs them."""
+
+    codes: Array
+    """(b, k)."""
+
+    values: Array
+    """(b, s)."""
+
+    out: Array
+    """Where it goes (k, s), each atom or each feature contiguous."""
+
+    @classmethod
+    def of(cls, codes: Array, values: Array, *, by_feature: bool) -> Product:
+        """Return a product that is not made yet."""
+        shape, order = (codes.shape[1], values.shape[1]), "F" if by_feature else "C"
+        return cls(codes, values, np.empty(shape, values.dtype, order))  # type: ignore[call-overload]
+
+    def fill(self) -> Part:
+        """Return what makes it."""
+        if self.out.flags.c_contiguous:
+            return self.blend_into(self.out, 0.0, 1.0)
+        codes, values, transposed, gemm = self.codes, self.values, self.out.T, address("gemm", self.values.dtype)
+        return lambda start, stop: multiply_features(gemm, codes, values, start, stop, transposed)
+
+    def blend_into(self, matrix: Array, keep: float, take: float) -> Part:
+        """Return what does ``matrix = keep * matrix + take * product``, without making the product.
+
+        matrix (k, s), each atom contiguous.
+        """
+        dtype, values = self.values.dtype, self.values
+        codes, kept = self.codes * dtype.type(take), dtype.type(keep)
+        if np.count_nonzero(codes) < SPARSE * codes.size:
+            return lambda start, stop: blend_sparse_product(codes, values, kept, start, stop, matrix)
+        gemm = address("gemm", dtype)
+        return lambda start, stop: blend_product(gemm, codes, values, kept, start, stop, matrix)
+
+
+@dataclass(frozen=True)
 class BatchSums(CodeSums):
     """Sums over the rows of a batch, not normalised, so that those of several batches can be merged."""
 
@@ -200,8 +240,8 @@ class BatchSums(CodeSums):
     """Sum of code times value (k, s)."""
 
     @classmethod
-    def of(cls, batch: Batch, codes: Array, penalty: ElasticNet) -> tuple[BatchSums, Part]:
-        """Return the sums of one batch, over whole rows where the batch has them, and what fills ``data_code``.
+    def of(cls, batch: Batch, codes: Array, penalty: ElasticNet) -> tuple[BatchSums, Product]:
+        """Return the sums of one batch, over whole rows where the batch has them, and what ``data_code`` will be.
 
         codes (b, k).
         """
@@ -212,9 +252,9 @@ class BatchSums(CodeSums):
         n_rows = len(values) if batch.observed is None else int(batch.observed.any(axis=1).sum())
         if feature_rows is None:
             feature_rows = np.full(values.shape[1], n_rows)
-        data_code, fill = transposed_times(codes, values, by_feature=columns is not None)
-        others = {"columns": columns, "feature_rows": feature_rows, "data_code": data_code}
-        return cls.of_codes(codes, n_rows, penalty, **others), fill
+        product = Product.of(codes, values, by_feature=columns is not None)
+        others = {"columns": columns, "feature_rows": feature_rows, "data_code": product.out}
+        return cls.of_codes(codes, n_rows, penalty, **others), product
 
     def merge(self, other: BatchSums) -> BatchSums:
         """Return the sums over the rows of both."""
@@ -241,19 +281,6 @@ class BatchSums(CodeSums):
             penalty=self.penalty + other.penalty,
             used=self.used | other.used,
         )
-
-
-def transposed_times(codes: Array, values: Array, *, by_feature: bool) -> tuple[Array, Part]:
-    """Return ``codes.T @ values`` (k, s), what fills it: each feature contiguous if ``by_feature``, else each row."""
-    n_components, n_features, dtype = codes.shape[1], values.shape[1], values.dtype
-    gemm = address("gemm", dtype)
-    if by_feature:
-        transposed = np.empty((n_features, n_components), dtype)
-        return transposed.T, lambda start, stop: multiply_features(gemm, codes, values, start, stop, transposed)
-    product = np.empty((n_components, n_features), dtype)
-    if np.count_nonzero(codes) < SPARSE * codes.size:
-        return product, lambda start, stop: multiply_sparse(codes, values, start, stop, product)
-    return product, lambda start, stop: multiply(gemm, codes, values, start, stop, product)
 
 
 def observed(matrix: Array, columns: Indices | None) -> tuple[Array, Part]:
@@ -300,12 +327,12 @@ def absorb(
     weight: float,
     columns: Indices | None,
     executor: Executor,
-    before: Part = nothing,
+    product: Product,
 ) -> tuple[Array, Part]:
     """Take the sums of a step into the statistics; return ``data_code`` at ``columns`` (k, s), each row contiguous.
 
     What fills it comes with it, and must be called before the statistics are used again. weight: as in
-    :func:`absorb_codes`; before: fills the sums, by the thread that uses them next.
+    :func:`absorb_codes`; product: what ``sums.data_code`` will be.
     """
     gain = absorb_codes(state, sums, weight)
     chosen = np.arange(len(state.feature_counts)) if sums.columns is None else sums.columns
@@ -313,12 +340,15 @@ def absorb(
     batch_weights(sums.feature_rows, chosen, state.feature_counts, gain, keep, take)
     by_atom = state.data_code.flags.c_contiguous
     if sums.columns is None and by_atom:
-        whole = in_turn(before, lambda start, stop: blend(state.data_code, sums.data_code, keep, take, start, stop))
+        if np.ptp(keep) == 0 and np.ptp(take) == 0:  # every feature was seen as often as the others
+            whole = product.blend_into(state.data_code, keep[0], take[0])
+        else:
+            whole = in_turn(product.fill(), partial(blend, state.data_code, sums.data_code, keep, take))
         if columns is None:
             return state.data_code, whole
         executor.over_features(whole, len(chosen))
         return observed(state.data_code, columns)
-    matrix, totals = state.data_code.T, sums.data_code.T
+    matrix, totals, before = state.data_code.T, sums.data_code.T, product.fill()
     if not totals.flags.c_contiguous:
         executor.over_features(before, len(chosen))
         before, totals = nothing, np.ascontiguousarray(totals)
