@@ -295,3 +295,20 @@ def test_epochs_may_be_fractions(X, n_epochs):
     assert learner.n_steps_ == 10 * n_epochs
     np.testing.assert_array_equal(learner.feature_counts_, 90 * n_epochs)
     assert learner.stopped_by_ == "n_epochs"
+
+
+def test_atoms_stay_in_the_ball_when_masks_leave_hardly_any_room():
+    """Nearly all of a sparse atom may lie outside a mask; the room that is left is then a matter of rounding."""
+    random = np.random.default_rng(16)
+    planted = random.standard_normal((6, 40)) * (random.random((6, 40)) < 0.1)
+    sparse = random.standard_normal((300, 6)) @ planted + 0.01 * random.standard_normal((300, 40))
+    random = np.random.default_rng(42)
+    noise, init = random.standard_normal((2, 8, 16))
+    common = {"alpha": 0.05, "penalty": "l2", "constraint": "l1", "random_state": 0}
+    for X, parameters in (
+        (sparse, {"n_components": 6, "reduction": 8, "statistics": "masked", "batch_size": 10, "n_epochs": 6}),
+        (noise, {"n_components": 8, "reduction": 2.5, "batch_size": 4, "init": init}),
+    ):
+        for dtype in (np.float32, np.float64):
+            atoms = MaskedDictionaryLearning(**common, **parameters).fit(X.astype(dtype)).components_
+            assert NormBall("l1").size(atoms).max() <= 1 + 1e-5

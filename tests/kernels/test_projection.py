@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from terafactor.kernels import reference
+from terafactor.kernels.projection import project
 from terafactor.problem import NormBall
 
 BALLS = [
@@ -78,3 +79,25 @@ def test_fill_scales_to_the_boundary(ball, dtype):
 @pytest.mark.parametrize("budget", [0.0, 1e-20])
 def test_the_reference_leaves_nothing_where_there_is_no_budget(norm, budget):
     np.testing.assert_allclose(reference.project(np.array([3.0, -1.0, 3.0]), norm, budget), 0, atol=1e-9)
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "elastic-net"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("radius", [1e-17, 1e-9, 1.0])
+@pytest.mark.parametrize("scale", [1.0, 1e7, 1e9])
+def test_values_far_outside_the_ball_come_inside(norm, dtype, radius, scale):
+    """Thresholds that would do may not exist in the precision of the values."""
+    ball = NormBall(norm, radius)
+    l1_weight, l2_weight, limit, positive = ball.lower()
+    for values in ([1, 1], [1, 2], [1, 2, 1.9], [0.7, -1, 1, 0]):
+        atom = scale * np.array(values, dtype)
+        largest = np.argmax(np.abs(atom))
+        project(atom, l1_weight, l2_weight, limit, positive)
+        assert ball.size(atom[np.newaxis].astype(np.float64))[0] == pytest.approx(1, rel=1e-5)
+        assert np.argmax(np.abs(atom)) == largest
+
+
+def test_projecting_is_precise_whatever_the_precision_of_the_atoms():
+    atoms = np.array([[1e7, 1e7], [1e9, 2e9]], np.float32)
+    np.testing.assert_allclose(NormBall("l1").project(atoms), [[0.5, 0.5], [0, 1]])
+    np.testing.assert_allclose(NormBall("l2").project(np.full((1, 2), 1e30, np.float32)), np.sqrt([[0.5, 0.5]]))

@@ -25,8 +25,8 @@ from terafactor.kernels._team import meet
 from terafactor.kernels.projection import (
     MAX_NEWTON,
     ball_size,
+    climb,
     excess_sums,
-    next_multiplier,
     precision_of,
     simple_multiplier,
 )
@@ -118,10 +118,10 @@ def size_sums(values):
 
 
 @jit
-def commit(values, multiplier, l1_weight, l2_weight, atom):
+def commit(values, multiplier, factor, l1_weight, l2_weight, atom):
     """Put the candidate ``values`` (w,), shrunk, in the atom (w,), on one tile; return psi of the new entries."""
     dtype = atom.dtype.type
-    threshold, scale = dtype(multiplier * l1_weight), dtype(1.0 / (1.0 + multiplier * l2_weight))
+    threshold, scale = dtype(multiplier * l1_weight), dtype(factor / (1.0 + multiplier * l2_weight))
     if np.isinf(multiplier):
         threshold, scale = dtype(0), dtype(0)
     a0, a1 = dtype(0), dtype(0)
@@ -154,8 +154,8 @@ def add_up(partial, meetings, size, counter):
 
 @jit
 def find_together(values, first_tile, last_tile, l1_weight, l2_weight, budget, start, partial, meetings, size, counter):
-    """Return the multiplier of ``values`` (s,) by Newton's method from ``start``, and the number of meetings so far."""
-    multiplier = start
+    """Return the multiplier of ``values`` (s,) by Newton's method from ``start``, its factor, and the meetings."""
+    multiplier, best, factor = start, -1.0, 1.0
     for _ in range(MAX_NEWTON):
         sums = partial[meetings % 2]
         for tile in range(first_tile, last_tile):
@@ -163,12 +163,12 @@ def find_together(values, first_tile, last_tile, l1_weight, l2_weight, budget, s
             sums[tile, 0], sums[tile, 1], sums[tile, 2] = excess_sums(part, multiplier * l1_weight)
         count, total, squares, _ = add_up(partial, meetings, size, counter)
         meetings += 1
-        multiplier, done = next_multiplier(
-            multiplier, count, total, squares, l1_weight, l2_weight, budget, precision_of(values)
+        multiplier, best, factor, done = climb(
+            multiplier, best, factor, count, total, squares, l1_weight, l2_weight, budget, precision_of(values)
         )
         if done:
             break
-    return multiplier, meetings
+    return best, factor, meetings
 
 
 @jit
@@ -189,15 +189,16 @@ def sweep_team(
     first_tile, last_tile = rank * n_parts // size, (rank + 1) * n_parts // size
     weights, unmoved = weigh(code_gram, width, atoms.dtype.type(0))
     floor = least_curvature(code_gram)
-    meetings, pending, multiplier = 0, -1, 0.0  # the atom whose multiplier was found last, not yet written
+    meetings, pending, multiplier, factor = 0, -1, 0.0, 1.0  # the atom whose multiplier was found last, not yet written
     for j in range(n_components + 1):
         moves = j < n_components and code_gram[j, j] > floor
         for tile in range(first_tile, last_tile):
             start, stop = tile * TILE, min((tile + 1) * TILE, n_observed)
             if pending >= 0:
                 committed[pending, tile] = commit(
-                    values[pending % width, start:stop], multiplier, l1_weight, l2_weight, atoms[pending, start:stop]
-                )
+                    values[pending % width, start:stop], multiplier, factor, l1_weight, l2_weight,
+                    atoms[pending, start:stop],
+                )  # fmt: skip
             if j < n_components:
                 prepare(gemm, weights, unmoved, atoms, j, start, stop, values)
             if moves:
@@ -214,9 +215,9 @@ def sweep_team(
         meetings += 1
         rest = max(sizes[j] - l1_weight * old1 - 0.5 * l2_weight * old2, 0.0)
         budget, wanted = limit - rest, l1_weight * new1 + 0.5 * l2_weight * new2
-        pending, multiplier = j, simple_multiplier(l1_weight, l2_weight, wanted, budget)
+        pending, multiplier, factor = j, simple_multiplier(l1_weight, l2_weight, wanted, budget), 1.0
         if multiplier < 0.0:
-            multiplier, meetings = find_together(
+            multiplier, factor, meetings = find_together(
                 values[j % width], first_tile, last_tile, l1_weight, l2_weight, budget, multipliers[j],
                 partial, meetings, size, counter,
             )  # fmt: skip

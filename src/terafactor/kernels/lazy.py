@@ -9,8 +9,8 @@ After its move on the mask, atom j is projected on the ball with all its entries
 so rows of the dictionary outside the mask are left as they were written, and each atom remembers, for each step t of
 the cycle, the map :math:`x \mapsto S_{A_t}(x) / C_t` made of all projections since the cycle began. A row written at
 step u is brought to step t by the map in between, :math:`S_{(A_t - A_u) / C_u}(x) \, C_u / C_t`. For the l2 ball
-A stays 0, for the l1 ball C stays 1; for the elastic net both change, A by :math:`\lambda \mu C` and C by the factor
-:math:`1 + \lambda \nu`.
+A stays 0, for the l1 ball C stays 1 up to rounding; for the elastic net both change, A by :math:`\lambda \mu C` and C
+by the factor :math:`1 + \lambda \nu`.
 
 The multiplier solves psi(d) = limit over the whole atom. In the units of the beginning of the cycle, where an entry
 has the constant level E of :mod:`terafactor.kernels.lazy_levels`, the candidate multiplier puts the threshold at
@@ -34,8 +34,8 @@ from terafactor.kernels.atoms import candidate, commit, least_curvature, prepare
 from terafactor.kernels.lazy_levels import add_levels, move_place, remove_levels, scan_levels, sums_above
 from terafactor.kernels.projection import (
     MAX_NEWTON,
+    climb,
     excess_sums,
-    next_multiplier,
     precision_of,
     simple_multiplier,
 )
@@ -108,12 +108,13 @@ def outside_sums(levels, members, written, j, level, scale):
 def find_exact(
     values, l1_weight, l2_weight, limit, start, j, levels, members, matrix, written, thresholds, scales, step
 ):
-    """Return the multiplier of the whole atom j, by Newton's method from ``start``, and the members.
+    """Return the multiplier of the whole atom j, by Newton's method from ``start``, its factor, and the members.
 
     values (s,): the atom on the mask, after its move; the others as in :func:`sweep_exact`.
     """
     threshold, scale, first = thresholds[step, j], scales[step, j], members.used[0]
     multiplier = start if threshold + start * l1_weight * scale < levels.horizon[j] else 0.0
+    best, factor = -1.0, 1.0
     for _ in range(MAX_NEWTON):
         level = threshold + multiplier * l1_weight * scale
         if level >= levels.horizon[j] and level > levels.origin[j]:
@@ -127,12 +128,12 @@ def find_exact(
             count += part[0]
             total += part[1]
             squares += part[2]
-        multiplier, done = next_multiplier(
-            multiplier, count, total, squares, l1_weight, l2_weight, limit, precision_of(values)
+        multiplier, best, factor, done = climb(
+            multiplier, best, factor, count, total, squares, l1_weight, l2_weight, limit, precision_of(values)
         )
         if done:
             break
-    return multiplier, members
+    return best, factor, members
 
 
 @jit
@@ -169,20 +170,20 @@ def sweep_exact(
             stop = min(start + TILE, n_observed)
             absolute, squares = candidate(data_code, atoms, weights, curvature, positive, j, start, stop, candidates)
             size += l1_weight * absolute + 0.5 * l2_weight * squares
-        multiplier = simple_multiplier(l1_weight, l2_weight, size, limit)
+        multiplier, factor = simple_multiplier(l1_weight, l2_weight, size, limit), 1.0
         if multiplier < 0.0:
-            multiplier, members = find_exact(
+            multiplier, factor, members = find_exact(
                 values, l1_weight, l2_weight, limit, multipliers[j], j, levels, members, matrix, written,
                 thresholds, scales, step,
             )  # fmt: skip
         if multiplier > 0.0:
             multipliers[j] = multiplier
             thresholds[step, j] += multiplier * l1_weight * scales[step, j]
-            scales[step, j] *= 1.0 + multiplier * l2_weight
+            scales[step, j] *= (1.0 + multiplier * l2_weight) / factor
             move_place(levels, j, thresholds[step, j])
         for start in range(0, n_observed, TILE):
             stop = min(start + TILE, n_observed)
-            commit(values[start:stop], multiplier, l1_weight, l2_weight, atoms[j, start:stop])
+            commit(values[start:stop], multiplier, factor, l1_weight, l2_weight, atoms[j, start:stop])
         members = add_entries(
             levels, members, j, atoms[j], thresholds[step, j], scales[step, j], levels_now, written_now
         )

@@ -50,22 +50,34 @@ def excess_sums(values, threshold):
 
 
 @jit
-def next_multiplier(multiplier, count, total, squares, l1_weight, l2_weight, budget, precision):
-    """Return the next iterate of Newton's method and whether the current one will do.
+def climb(multiplier, best, factor, count, total, squares, l1_weight, l2_weight, budget, precision):
+    """Do one step of Newton's method; return the next multiplier, the best so far, its factor, and whether it will do.
 
-    count, total, squares: :func:`excess_sums` at the threshold ``multiplier * l1_weight``, over all values.
+    count, total, squares: :func:`excess_sums` at the threshold ``multiplier * l1_weight``, over all values; best: minus
+    one before the first step; factor: what brings the values that the best one leaves inside the budget, when they are
+    so large that no threshold in their precision does.
     """
-    if count == 0.0:  # too far to the right, where the slope is zero
-        return (0.0, False) if multiplier != 0.0 else (np.inf, True)
+    if count == 0.0:  # to the right of the root, where the slope is zero
+        if best < 0.0 and multiplier > 0.0:  # a start that is out of date
+            return 0.0, best, factor, False
+        return multiplier, best if best >= 0.0 else np.inf, factor, True
     scale = 1.0 / (1.0 + multiplier * l2_weight)
-    total *= scale
-    squares *= scale * scale
-    gap = l1_weight * total + 0.5 * l2_weight * squares - budget
-    slope = scale * (l1_weight * l1_weight * count + l2_weight * (2.0 * l1_weight * total + l2_weight * squares))
+    linear, quadratic = scale * l1_weight * total, 0.5 * scale * scale * l2_weight * squares
+    gap = linear + quadratic - budget
+    slope = scale * (l1_weight * l1_weight * count + 2.0 * l2_weight * (linear + quadratic))
     following = max(multiplier + gap / slope, 0.0)
     # The second test: a finer multiplier would not change the threshold as the data's precision sees it.
-    done = abs(gap) <= precision * budget or abs(following - multiplier) <= precision * multiplier
-    return (multiplier, True) if done else (following, False)
+    settled = abs(gap) <= precision * budget
+    done = settled or abs(following - multiplier) <= precision * multiplier
+    if done or gap > 0.0:
+        best, factor = multiplier, 1.0 if settled or gap <= 0.0 else filling_factor(linear, quadratic, budget)
+    return following, best, factor, done
+
+
+@jit
+def filling_factor(linear, quadratic, budget):
+    """Return the c > 0 with ``linear * c + quadratic * c^2 = budget``, written so that nothing cancels."""
+    return 2.0 * budget / (linear + np.sqrt(linear * linear + 4.0 * quadratic * budget))
 
 
 @jit
@@ -91,11 +103,11 @@ def precision_of(values):
 
 @jit
 def find_multiplier(values, l1_weight, l2_weight, size, budget):
-    """Return the multiplier that brings ``values`` (s,) inside the budget."""
+    """Return the multiplier that brings ``values`` (s,) inside the budget, and its factor, see :func:`climb`."""
     multiplier = simple_multiplier(l1_weight, l2_weight, size, budget)
     if multiplier >= 0.0:
-        return multiplier
-    multiplier = 0.0
+        return multiplier, 1.0
+    multiplier, best, factor = 0.0, -1.0, 1.0
     for _ in range(MAX_NEWTON):
         count, total, squares = 0.0, 0.0, 0.0
         for start in range(0, len(values), TILE):
@@ -103,22 +115,22 @@ def find_multiplier(values, l1_weight, l2_weight, size, budget):
             count += part[0]
             total += part[1]
             squares += part[2]
-        multiplier, done = next_multiplier(
-            multiplier, count, total, squares, l1_weight, l2_weight, budget, precision_of(values)
+        multiplier, best, factor, done = climb(
+            multiplier, best, factor, count, total, squares, l1_weight, l2_weight, budget, precision_of(values)
         )
         if done:
             break
-    return multiplier
+    return best, factor
 
 
 @jit
-def shrink(values, multiplier, l1_weight, l2_weight):
-    """Replace ``values`` by ``sign(v) * max(|v| - multiplier * l1_weight, 0) / (1 + multiplier * l2_weight)``."""
+def shrink(values, multiplier, factor, l1_weight, l2_weight):
+    """Replace v by ``factor * sign(v) * max(|v| - multiplier * l1_weight, 0) / (1 + multiplier * l2_weight)``."""
     dtype = values.dtype.type
     if np.isinf(multiplier):
         values[:] = dtype(0)
         return
-    threshold, scale = dtype(multiplier * l1_weight), dtype(1.0 / (1.0 + multiplier * l2_weight))
+    threshold, scale = dtype(multiplier * l1_weight), dtype(factor / (1.0 + multiplier * l2_weight))
     for i in range(len(values)):
         value = values[i]
         values[i] = (max(value - threshold, dtype(0)) + min(value + threshold, dtype(0))) * scale
@@ -134,4 +146,5 @@ def project(values, l1_weight, l2_weight, budget, positive):
         for i in range(len(values)):
             values[i] = max(values[i], values.dtype.type(0))
     size = ball_size(values, l1_weight, l2_weight)
-    shrink(values, find_multiplier(values, l1_weight, l2_weight, size, budget), l1_weight, l2_weight)
+    multiplier, factor = find_multiplier(values, l1_weight, l2_weight, size, budget)
+    shrink(values, multiplier, factor, l1_weight, l2_weight)

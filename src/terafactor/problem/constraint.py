@@ -71,7 +71,9 @@ class NormBall:
         l1_weight, l2_weight, limit, positive = self.lower()
         projected = np.array(dictionary, order="C")
         for atom in projected:
-            project(atom, l1_weight, l2_weight, limit, positive)
+            precise = atom.astype(np.float64)
+            project(precise, l1_weight, l2_weight, limit, positive)
+            atom[:] = precise
         return projected
 
     def fill(self, dictionary: Array, share: float = 1.0) -> Array:
