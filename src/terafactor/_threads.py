@@ -8,8 +8,9 @@ that the two do not compete for the cores.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 from numbers import Integral
 from typing import Any, Self, TypeVar
@@ -71,6 +72,30 @@ def _loaded_libraries() -> Any:
     return ThreadpoolController()
 
 
+class SingleThreadedBlas:
+    """Holds BLAS to one thread inside ``with`` blocks: from the first that is entered, in any thread, to the last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._depth = 0
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._depth == 0:
+                self._limit = _loaded_libraries().limit(limits=1, user_api="blas")
+            self._depth += 1
+
+    def __exit__(self, *exception: Any) -> None:
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0:
+                self._limit.restore_original_limits()
+
+
+_single_threaded_blas = SingleThreadedBlas()
+
+
 class Executor:
     """Runs parts of work on a fixed number of threads, inside a ``with`` block, or several inside each other.
 
@@ -90,7 +115,7 @@ class Executor:
         self._depth += 1
         if self._depth > 1:
             return self
-        self._exit.enter_context(_loaded_libraries().limit(limits=1, user_api="blas"))
+        self._exit.enter_context(_single_threaded_blas)
         if self.n_threads > 1:
             self._pool = self._exit.enter_context(ThreadPoolExecutor(self.n_threads - 1, "terafactor"))
         return self
@@ -116,13 +141,34 @@ class Executor:
         """Do a part of work on all features, each thread on its tiles."""
         self.split(lambda first, last: part(*features_of(first, last, n_features)), n_tiles(n_features))
 
-    def team(self, function: Callable[[int, int], object], most: int) -> None:
-        """Call ``function(rank, size)`` for every rank below size at the same time; size is at most ``most``."""
+    def team(
+        self, function: Callable[[int, int], object], most: int, dismiss: Callable[[], object] = lambda: None
+    ) -> None:
+        """Call ``function(rank, size)`` for every rank below size at the same time; size is at most ``most``.
+
+        dismiss: called when one of them fails, for those who wait for it.
+        """
         size = max(1, min(self.n_threads, most))
         if self._pool is None or size == 1:
             function(0, 1)
             return
-        others = [self._pool.submit(function, rank, size) for rank in range(1, size)]
-        function(0, size)
+
+        def work(rank: int) -> None:
+            try:
+                function(rank, size)
+            except BaseException:
+                dismiss()
+                raise
+
+        others: list[Future[None]] = []
+        try:
+            for rank in range(1, size):
+                others.append(self._pool.submit(work, rank))
+            work(0)
+        except BaseException:
+            dismiss()  # also those who would wait for a thread that could not be started
+            raise
+        finally:
+            wait(others)
         for other in others:
             other.result()

@@ -1,7 +1,8 @@
 """Threads that meet inside a kernel.
 
 A team runs one kernel on several threads, each on its own tiles, without the interpreter lock. Where all need what
-all computed they meet: each adds one to a shared counter and waits until the counter says that everybody came.
+all computed they meet: each adds one to a shared counter and waits until the counter says that everybody came. Who
+cannot come, because of an error, puts the counter at ``DISMISSED``: nobody waits any more.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from terafactor.kernels._jit import jit
 
 SPINS = 2000
 """Looks at the counter before a thread offers its core to others: more threads than cores would stall otherwise."""
+
+DISMISSED = 2**62
+"""More than any number of meetings."""
 
 give_way = types.ExternalFunction("SwitchToThread" if sys.platform == "win32" else "sched_yield", types.int32())
 

@@ -21,7 +21,7 @@ from terafactor.kernels import _blas
 from terafactor.kernels._blas import product
 from terafactor.kernels._jit import jit
 from terafactor.kernels._rows import ROWS, add_rows
-from terafactor.kernels._team import meet
+from terafactor.kernels._team import DISMISSED, meet
 from terafactor.kernels.projection import (
     MAX_NEWTON,
     ball_size,
@@ -283,7 +283,7 @@ def sweep_atoms(
         )  # fmt: skip
         after(*features)
 
-    executor.team(work, n_parts)
+    executor.team(work, n_parts, dismiss=lambda: counter.fill(DISMISSED))
     take_sizes(code_gram, outside, committed, sizes)
 
 

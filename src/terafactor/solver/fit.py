@@ -229,8 +229,9 @@ class Upcoming:
 
     def take(self) -> Batch | None:
         """Return it, None after the last one."""
-        read, self._started = self._started or self._read, None
-        return read()
+        batch = (self._started or self._read)()
+        self._started = None
+        return batch
 
     def close(self) -> None:
         """Wait for what was begun, and forget it."""
