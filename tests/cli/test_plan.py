@@ -1,10 +1,12 @@
 """``terafactor plan``."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 
+from terafactor import pack
 from terafactor.cli import main
 from terafactor.solver import plan as plan_module
 
@@ -15,8 +17,8 @@ def run(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     np.save("X.npy", np.random.default_rng(0).standard_normal((60, 90)).astype(np.float32))
 
-    def run_command(*arguments):
-        monkeypatch.setattr("sys.argv", ["terafactor", "plan", "X.npy", *arguments])
+    def run_command(*arguments, source="X.npy"):
+        monkeypatch.setattr("sys.argv", ["terafactor", "plan", source, *arguments])
         with pytest.raises(SystemExit) as left:
             main()
         return left.value.code
@@ -51,3 +53,12 @@ def test_it_takes_a_reduction_that_the_fit_will_choose(run, capsys):
         assert text in shown
     assert run("-k", "3", "--reduction", "some") == 2
     assert "a number >= 1 or auto, got 'some'" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_packed_store_is_not_to_be_packed(run, capsys):
+    np.save("X.npy", np.random.default_rng(0).standard_normal((400, 300)).astype(np.float32))
+    pack("X.npy", "store", block_rows=40)
+    assert run("-k", "7", "--reduction", "12", source="store") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "packed" not in shown
+    assert re.search(r"whole rows: .*, [\d.]+ times more", shown)

@@ -82,14 +82,22 @@ def test_what_is_no_matrix_of_finite_floats_is_refused(array, message):
         ArraySource(array)
 
 
-@pytest.mark.parametrize("largest", [1e308, -1e308])
-def test_values_whose_sum_overflows_are_finite(largest):
+@pytest.mark.parametrize("largest", [1e153, -1e153])
+def test_values_whose_squares_overflow_over_many_rows_are_accepted(largest):
     check_finite(np.full((300, 50), largest))
 
 
+@pytest.mark.parametrize("large", [1e20, -1e30])
+def test_values_whose_squares_overflow_over_a_row_are_refused(large):
+    array = np.ones((300, 50), np.float32)
+    array[200, 7] = large
+    with pytest.raises(DataError, match=r"1e\+(20|30) at row 200, column 7; float32 has no room for squares"):
+        check_finite(array)
+
+
 @pytest.mark.parametrize("hidden", [np.inf, -np.inf, np.nan])
-def test_the_first_bad_entry_is_found_among_values_whose_sum_overflows(hidden):
-    array = np.full((300, 50), 1e308)
+def test_the_first_bad_entry_is_found_among_values_whose_squares_overflow(hidden):
+    array = np.full((300, 50), 1e153)
     array[200, 7] = hidden
     array[201, 0] = np.nan
     with pytest.raises(DataError, match="row 200, column 7"):

@@ -7,6 +7,8 @@ from scipy import sparse
 from terafactor import ArraySource, pack
 from terafactor.data import SparseSource, open_source
 from terafactor.data.rows import SelectedRows, choose_records, choose_rows
+from terafactor.data.source import read_finite
+from terafactor.errors import DataError
 from terafactor.testing import SourceContract
 
 
@@ -53,3 +55,13 @@ def test_records_are_chosen_whole(tmp_path):
     source, _ = TestSelectedRowsOfAStore().make(tmp_path)
     assert set(choose_records(source, 1, 0)) in ({*range(4)}, {*range(4, 12)})
     assert len(choose_records(source, 0, 0)) == 0
+
+
+def test_an_entry_that_cannot_be_used_is_named_as_users_count_rows(tmp_path):
+    X = np.ones((9, 3))
+    X[7, 2] = np.nan
+    np.save(tmp_path / "a.npy", np.ones((4, 3)))
+    np.save(tmp_path / "b.npy", X)
+    some = SelectedRows(open_source([tmp_path / "a.npy", tmp_path / "b.npy"]), np.array([1, 3, 5, 8, 11, 12]))
+    with pytest.raises(DataError, match=r"b\.npy contains NaN at row 7, feature 2"):
+        read_finite(some, np.arange(6))

@@ -280,7 +280,7 @@ def test_a_callback_that_raises_leaves_the_model_as_it_was(X, changes):
 @pytest.mark.parametrize("scale", [1e-30, 1e-20, 1e20])
 def test_products_beyond_the_range_of_the_type_are_refused(X, scale, constraint):
     learner = MaskedDictionaryLearning(3, alpha=0.1 * scale, constraint=constraint, random_state=0)
-    with pytest.raises(DataError, match="rescale X"):
+    with pytest.raises(DataError, match=r"rescale (X|the rows)"):
         learner.fit((scale * X).astype(np.float32))
     atoms = learner.fit(scale * X).components_
     np.testing.assert_allclose(atoms, learner.set_params(alpha=0.1).fit(X).components_, atol=1e-6)
@@ -320,3 +320,40 @@ def test_a_fit_that_fails_leaves_the_model_as_it_was(X, parameters):
     model.set_params(reduction=1, init=None)
     assert vars(model) == before
     assert model.transform(X).shape == (len(X), 3)
+
+
+def test_a_partial_fit_refused_for_its_precision_does_not_project_the_atoms(X):
+    estimator = MaskedDictionaryLearning(4, random_state=0).fit(X)
+    before = estimator.components_.copy()
+    with pytest.raises(DataError, match="float32"):
+        estimator.set_params(constraint="l1").partial_fit(X.astype(np.float32))
+    np.testing.assert_array_equal(estimator.components_, before)
+
+
+def test_a_model_from_a_memory_map_can_go_on_learning(X, tmp_path):
+    estimator = MaskedDictionaryLearning(4, reduction=2, random_state=0).fit(X)
+    joblib.dump(estimator, tmp_path / "model")
+    mapped = joblib.load(tmp_path / "model", mmap_mode="r").partial_fit(X)
+    np.testing.assert_array_equal(mapped.components_, estimator.partial_fit(X).components_)
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@pytest.mark.parametrize("init", [False, True])
+def test_a_row_too_large_for_its_type_is_named(X, method, init):
+    rows = X.astype(np.float32)
+    rows[7] *= np.float32(1e20)
+    estimator = MaskedDictionaryLearning(4, init=X[:4] if init else None, random_state=0)
+    with pytest.raises(DataError, match="row 7, column 0; float32 has no room for squares of such values: rescale"):
+        getattr(estimator, method)(rows)
+
+
+def test_missing_is_checked_whenever_rows_come(X):
+    estimator = MaskedDictionaryLearning(4, random_state=0).fit(X).set_params(missing="abscent")
+    for method in (estimator.transform, estimator.objective):
+        with pytest.raises(ParameterError, match="missing must be None, 'nan' or 'absent', got 'abscent'"):
+            method(X)
+
+
+def test_init_is_no_name_of_a_method(X):
+    with pytest.raises(ParameterError, match=r"init must be None, an array .*got 'nndsvd'"):
+        MaskedDictionaryLearning(4, init="nndsvd").fit(X)

@@ -312,3 +312,18 @@ def test_atoms_stay_in_the_ball_when_masks_leave_hardly_any_room():
         for dtype in (np.float32, np.float64):
             atoms = MaskedDictionaryLearning(**common, **parameters).fit(X.astype(dtype)).components_
             assert NormBall("l1").size(atoms).max() <= 1 + 1e-5
+
+
+def test_planning_draws_nothing_from_the_generator_of_a_fit():
+    X = np.random.default_rng(0).standard_normal((60, 20))
+    one, other = (MaskedDictionaryLearning(3, random_state=np.random.RandomState(0)) for _ in range(2))
+    one.plan(X)
+    np.testing.assert_array_equal(one.fit(X).components_, other.fit(X).components_)
+
+
+def test_the_byte_order_of_rows_does_not_matter():
+    X = np.random.default_rng(0).standard_normal((60, 20)).astype(np.float32)
+    swapped = X.astype(X.dtype.newbyteorder())
+    one, other = (MaskedDictionaryLearning(3, random_state=0).fit(rows).components_ for rows in (X, swapped))
+    assert other.dtype == np.float32
+    np.testing.assert_array_equal(one, other)

@@ -1,5 +1,7 @@
 """Missing values and sparse input, as a user meets them."""
 
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -180,3 +182,14 @@ def test_absent_entries_can_be_missing_ones():
     np.testing.assert_array_equal(one.components_, two.components_)
     with pytest.raises(DataTypeError, match="missing='absent' is for sparse"):
         learner(missing="absent").fit(dense)
+
+
+def test_sparse_rows_that_may_have_missing_values_are_not_made_dense_as_a_whole():
+    X = sparse.random_array((4000, 20000), density=5e-4, rng=np.random.default_rng(0), dtype=np.float32)
+    model = learner(missing=None, n_epochs=0.01).fit(X).set_params(missing="nan")
+    tracemalloc.start()
+    try:
+        model.transform(X)
+        assert tracemalloc.get_traced_memory()[1] < 4000 * 20000 * 4 / 4
+    finally:
+        tracemalloc.stop()

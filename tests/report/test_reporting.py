@@ -11,10 +11,12 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from terafactor import ArraySource, MaskedDictionaryLearning, PatchSource
+from terafactor.data.joined import JoinedSource
+from terafactor.data.rows import SelectedRows
 from terafactor.errors import DataError, ParameterError
 from terafactor.report import Panel, fragment
 from terafactor.report.markup import _environment, _template
-from terafactor.report.sample import MAX_ROWS, MAX_VALUES, examples, explained_share, sample_rows, spread
+from terafactor.report.sample import MAX_ROWS, MAX_VALUES, examples, explained_share, row_name, sample_rows, spread
 from terafactor.testing import CountingSource
 
 
@@ -182,11 +184,24 @@ class TestSample:
 
     def test_examples_go_from_best_to_worst(self):
         explained = np.array([0.2, np.nan, 0.9, 0.5])
-        rows = np.array([10, 11, 12, 13])
-        found = examples(rows, np.zeros((4, 1)), np.zeros((4, 1)), explained)
-        assert [(example.label, example.row) for example in found] == [("best", 12), ("median", 13), ("worst", 10)]
+        found = examples(np.zeros((4, 1)), np.zeros((4, 1)), explained, "row {}".format)
+        assert [(example.label, example.row) for example in found] == [
+            ("best", "row 2"),
+            ("median", "row 3"),
+            ("worst", "row 0"),
+        ]
 
     def test_one_row_is_the_best_and_none_is_none(self):
-        (only,) = examples(np.array([5]), np.zeros((1, 1)), np.zeros((1, 1)), np.array([0.5]))
+        (only,) = examples(np.zeros((1, 1)), np.zeros((1, 1)), np.array([0.5]), str)
         assert only.label == "best"
-        assert examples(np.array([5]), np.zeros((1, 1)), np.zeros((1, 1)), np.array([np.nan])) == []
+        assert examples(np.zeros((1, 1)), np.zeros((1, 1)), np.array([np.nan]), str) == []
+
+    def test_rows_have_the_numbers_that_users_know(self):
+        parts = [SelectedRows(ArraySource(np.ones((9, 2))), np.array([2, 5, 8])), ArraySource(np.ones((4, 2)))]
+        assert row_name(parts[0], 1) == "row 5"
+        joined = SelectedRows(JoinedSource(parts), np.array([1, 2, 5]))
+        assert [row_name(joined, row) for row in range(3)] == [
+            "row 5 of record 0 (0)",
+            "row 8 of record 0 (0)",
+            "row 2 of record 0 (1)",
+        ]

@@ -100,8 +100,10 @@ def rows(plan: Plan) -> list[tuple[str, str, str]]:
 def reading(plan: Plan) -> str:
     """Return how the reading of an epoch compares with whole rows, and what would be better."""
     less, possible = plan.full_bytes_per_epoch / max(plan.bytes_per_epoch, 1), math.ceil(plan.reduction)
-    if plan.statistics == "masked" and less < possible / 2:
-        return f"as whole rows; packed, {possible} times less"
     if less < 1.05:
-        return "whole rows"
+        return (
+            f"as whole rows; packed, {possible} times less"
+            if plan.statistics == "masked" and possible > 1
+            else "whole rows"
+        )
     return f"whole rows: {data_size(plan.full_bytes_per_epoch)}, {less:.1f} times more"

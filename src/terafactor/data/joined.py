@@ -71,6 +71,11 @@ class JoinedSource(MatrixSource):
     def record_label(self, record: int) -> str:
         return self._labels[record]
 
+    def locate(self, row: int) -> tuple[int, int]:
+        owner = int(self._owners(np.array([row]))[0])
+        inner, number = self.sources[owner].locate(row - int(self._starts[owner]))
+        return self._parts.index((owner, inner)), number
+
     def record_identity(self, record: int) -> str | None:
         number, inner = self._parts[record]
         return self.sources[number].record_identity(inner)

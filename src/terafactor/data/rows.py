@@ -51,6 +51,10 @@ class SelectedRows(MatrixSource):
     def record_label(self, record: int) -> str:
         return self.base.record_label(self._kept[record])
 
+    def locate(self, row: int) -> tuple[int, int]:
+        record, number = self.base.locate(int(self.rows[row]))
+        return self._kept.index(record), number
+
     def record_identity(self, record: int) -> str | None:
         whole = self.base.record_identity(self._kept[record])
         rows = self._records[record]

@@ -12,7 +12,7 @@ import numpy as np
 from terafactor._typing import Array, Indices
 from terafactor.data.formats import Format, check_matrix, ends_with, is_a, reading_dtype, refuse_inside
 from terafactor.data.npy import read_header
-from terafactor.data.source import MatrixSource, check_indices
+from terafactor.data.source import MAY_BE_MISSING, MatrixSource, check_indices, described, first_unusable
 from terafactor.errors import DataError
 from terafactor.kernels.accumulation import fill_sparse_rows
 
@@ -39,14 +39,11 @@ class SparseSource(MatrixSource):
         from scipy.sparse import csr_array
 
         rows = in_order(csr_array(matrix))
-        bad = np.isinf(rows.data) if allow_nan else ~np.isfinite(rows.data)
-        if bad.any():
-            place = int(np.flatnonzero(bad)[0])
-            row = int(np.searchsorted(rows.indptr, place, side="right")) - 1
-            raise DataError(
-                f"{name} contains {rows.data[place]} (NaN or infinity) at row {row}, column {rows.indices[place]}; "
-                "stored entries must be finite: drop them, or say missing='nan' for NaN"
-            )
+        found = first_unusable(rows.data[np.newaxis], allow_nan, rows.shape[1])
+        if found is not None:
+            fault, advice = described(rows.data[found[1]], MAY_BE_MISSING)
+            row = int(np.searchsorted(rows.indptr, found[1], side="right")) - 1
+            raise DataError(f"{name} contains {fault} at row {row}, column {rows.indices[found[1]]}; {advice}")
         self.matrix = rows
         self.name = name
         self.absent = absent

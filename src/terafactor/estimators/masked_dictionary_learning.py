@@ -26,7 +26,7 @@ from terafactor.data.table import at_hand
 from terafactor.errors import DataError, DataTypeError, ParameterError
 from terafactor.estimators.output import hand_back_files
 from terafactor.estimators.training import DictionaryTraining
-from terafactor.problem import ElasticNet, NormBall
+from terafactor.problem import ElasticNet, NormBall, Problem
 from terafactor.report import Reporting
 from terafactor.solver.callbacks import Callback, Recorder
 from terafactor.solver.plan import Plan
@@ -231,9 +231,7 @@ class MaskedDictionaryLearning(
         if first:
             seed, state = resolve_seed(self.random_state), None
         else:
-            # What is not in memory is checked as it is read, and may turn out bad after some steps; so may a callback.
-            sure = source.in_memory and not self.callbacks
-            seed, state = self._seed, self._state if sure else copy.deepcopy(self._state)
+            seed, state = self._seed, self._state if self._is_sure(source, problem) else copy.deepcopy(self._state)
             if state.dictionary.shape[0] != self.n_components:
                 raise ParameterError(
                     f"n_components is {self.n_components!r} but the model has {state.dictionary.shape[0]} atoms: "
@@ -249,6 +247,16 @@ class MaskedDictionaryLearning(
             state.refresh_sizes(problem)
         self._seed = seed
         return self._learn(source, problem, options, state)
+
+    def _is_sure(self, source: MatrixSource, problem: Problem) -> bool:
+        """Whether steps can be done on the state itself, since nothing may fail after some of them.
+
+        What is not in memory is checked as it is read, and may turn out bad then; so may a callback. Arrays that came
+        from a memory map cannot be written to.
+        """
+        state, constant = self._state, problem.constraint == self._constraint
+        at_hand = source.in_memory and source.dtype == state.dictionary.dtype and state.feature_counts.flags.writeable
+        return at_hand and constant and not self.callbacks
 
     def transform(self, X: Any, *, out: str | Path | None = None) -> Array:
         """Return the codes of the rows of X, an array of shape (n_samples, n_components).
@@ -309,7 +317,7 @@ class MaskedDictionaryLearning(
         """
         other = copy.copy(self)
         source = other._source(X, reset=True)
-        options = self._options(source)
+        options = self._options(source, seed=0)
         masks_of(source, options.reduction, seed=0)
         return solver.make_plan(source, self._problem(), options, from_rows=self.init is None)
 
@@ -326,6 +334,8 @@ class MaskedDictionaryLearning(
 
     def _source(self, X: Any, *, reset: bool, name: str = "X") -> MatrixSource:
         """Return a source of validated numbers, checked against the features of the model unless ``reset``."""
+        if self.missing not in (None, "nan", "absent"):
+            raise ParameterError(f"missing must be None, 'nan' or 'absent', got {self.missing!r}")
         if must_be_opened(X):
             X = open_source(X)
             if reset:
@@ -333,7 +343,9 @@ class MaskedDictionaryLearning(
             else:
                 self._check_features(X, name)
             return X.absent_as_missing() if self.missing == "absent" else X
-        X = self._fill_masked(at_hand(X), name)
+        X = self._fill_masked(in_native_order(at_hand(X)), name)
+        if not reset and name != "X" and np.ndim(X) == 2 and X.shape[1] != self.n_features_in_:
+            raise DataError(f"{name} has {X.shape[1]} features, but X has {self.n_features_in_}")
         array = validate_data(
             self, X, reset=reset, dtype=DTYPES, accept_sparse="csr", ensure_all_finite=False, accept_large_sparse=True
         )
@@ -383,6 +395,13 @@ class MaskedDictionaryLearning(
         if self.missing != "nan":
             raise DataError(f"{name} is a masked array with masked entries: say missing='nan' to take them for missing")
         return np.ma.filled(X.astype(X.dtype if X.dtype in DTYPES else np.float64), np.nan)
+
+
+def in_native_order(X: Any) -> Any:
+    """Return X, an array of floats in the byte order of this machine if it has another: validation would widen it."""
+    if isinstance(X, np.ndarray) and X.dtype.kind == "f" and not X.dtype.isnative:
+        return X.astype(X.dtype.newbyteorder("="))
+    return X
 
 
 def _rows_progress(what: str, source: MatrixSource) -> RowsProgress:

@@ -92,8 +92,6 @@ class DictionaryTraining(ModelFileMixin):
         )
 
     def _options(self, source: MatrixSource, **changes: Any) -> SolverOptions:
-        if self.missing not in (None, "nan", "absent"):
-            raise ParameterError(f"missing must be None, 'nan' or 'absent', got {self.missing!r}")
         check_callbacks(self.callbacks)
         auto: Statistics = "full" if source.in_memory else "masked"
         values: dict[str, Any] = {
@@ -174,6 +172,8 @@ class DictionaryTraining(ModelFileMixin):
                 "init is an estimator that is not fitted (clone and grid searches drop what it learned): "
                 "give its components_"
             )
+        if isinstance(given, str):
+            raise ParameterError(f"init must be None, an array of atoms or a fitted estimator, got {given!r}")
         needed = (options.n_components, source.shape[1])
         if np.shape(given) != needed:
             raise ParameterError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -15,6 +14,9 @@ from terafactor.kernels.atoms import atom_sizes
 from terafactor.kernels.projection import project
 
 Norm = Literal["l2", "l1", "elastic-net"]
+
+LARGEST_RADIUS = 1e150
+"""Its square is a number."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,11 @@ class NormBall:
     def __post_init__(self) -> None:
         if self.norm not in ("l2", "l1", "elastic-net"):
             raise ParameterError(f"norm of the ball must be 'l2', 'l1' or 'elastic-net', got {self.norm!r}")
-        if not (is_number(self.radius) and 0 < self.radius < math.inf):
-            raise ParameterError(f"radius of the ball must be a number > 0, got {self.radius!r}")
+        if not (is_number(self.radius) and 1 / LARGEST_RADIUS <= self.radius <= LARGEST_RADIUS):
+            raise ParameterError(
+                f"radius of the ball must be a number > 0, at most {LARGEST_RADIUS:g} and at least its inverse, "
+                f"got {self.radius!r}"
+            )
         if not (is_number(self.l1_ratio) and 0 <= self.l1_ratio <= 1):
             raise ParameterError(f"l1_ratio of the ball must be between 0 and 1, got {self.l1_ratio!r}")
         check_flag("positive of the ball", self.positive)

@@ -36,7 +36,14 @@ def sample_rows(
     codes = encode(SelectedRows(source, rows))
     reconstructions = decode(codes)
     explained = explained_share(values, reconstructions)
-    return RowSample(codes, explained, examples(rows, values, reconstructions, explained))
+    found = examples(values, reconstructions, explained, name=lambda i: row_name(source, int(rows[i])))
+    return RowSample(codes, explained, found)
+
+
+def row_name(source: MatrixSource, row: int) -> str:
+    """Return where users find a row: its number, and its record where there are several."""
+    record, number = source.locate(row)
+    return f"row {number:,}" + (f" of {source.record_label(record)}" if len(source.records) > 1 else "")
 
 
 def spread(shape: tuple[int, int]) -> Indices:
@@ -53,7 +60,7 @@ def explained_share(values: Array, reconstructions: Array) -> Array:
     return np.asarray(1 - np.divide(rest, total, out=np.full(len(values), np.nan), where=total > 0))
 
 
-def examples(rows: Indices, values: Array, reconstructions: Array, explained: Array) -> list[Example]:
+def examples(values: Array, reconstructions: Array, explained: Array, name: Callable[[int], str]) -> list[Example]:
     """Return the best, the median and the worst reconstructed row, fewer where there are fewer."""
     ranked = np.argsort(-explained, kind="stable")[: int(np.isfinite(explained).sum())]
     if len(ranked) == 0:
@@ -61,7 +68,7 @@ def examples(rows: Indices, values: Array, reconstructions: Array, explained: Ar
     places = {"best": 0, "median": len(ranked) // 2, "worst": len(ranked) - 1}
     chosen = {place: label for label, place in reversed(places.items())}
     return [
-        Example(label, int(rows[i]), values[i], reconstructions[i], float(explained[i]))
+        Example(label, name(int(i)), values[i], reconstructions[i], float(explained[i]))
         for place, label in sorted(chosen.items())
         for i in [ranked[place]]
     ]

@@ -26,8 +26,8 @@ class Example:
     label: str
     """What it is an example of, such as "worst"."""
 
-    row: int
-    """Its number in the data."""
+    row: str
+    """Where it is in the data, such as "row 12" or "row 12 of a.npy"."""
 
     values: Array
     """The row (p,); NaN where a value is missing."""

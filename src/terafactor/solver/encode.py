@@ -134,7 +134,7 @@ class StoredRows:
     def losses(self, problem: Problem, atoms: Atoms, codes: Array) -> Array:
         """Return l(x) of the rows, with ``|x - a D|^2 = |x|^2 - 2 a (x D')' + a D D' a'``: no row is made whole.
 
-        Where the error is below a millionth of ``|x|^2``, what is left of the difference is rounding.
+        In float32, a loss below a millionth of the sum of these terms is rounding.
         """
         precise = codes.astype(np.float64)
         squares = self.values.power(2).sum(axis=1, dtype=np.float64)
@@ -210,7 +210,7 @@ def encoded_parts(
     stored = source.is_sparse and not missing
     tasks: Iterator[Callable[[], WholeRows | StoredRows]] = (
         partial(StoredRows.read, source, rows) if stored else partial(WholeRows.read, source, rows, missing)
-        for rows in consecutive_parts(source, rows_at_once(source, len(atoms.gram)))
+        for rows in consecutive_parts(source, rows_at_once(source, len(atoms.gram), stored))
     )
     with contextlib.closing(read_ahead(tasks, in_memory=source.in_memory)) as parts:
         for part in parts:
@@ -226,9 +226,9 @@ def contiguous_atoms(dictionary: Array, executor: Executor) -> Array:
     return atoms
 
 
-def rows_at_once(source: MatrixSource, n_components: int) -> int:
-    """Return how many rows have some MAX_VALUES stored values, or codes."""
-    per_row = source.shape[1] * source.stored_share if source.is_sparse else source.shape[1]
+def rows_at_once(source: MatrixSource, n_components: int, stored: bool) -> int:
+    """Return how many rows have some MAX_VALUES values, or codes. stored: whether the stored values alone are read."""
+    per_row = source.shape[1] * source.stored_share if stored else source.shape[1]
     return max(1, int(MAX_VALUES / max(per_row, n_components)))
 
 

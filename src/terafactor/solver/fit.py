@@ -92,7 +92,7 @@ def fit(
         state = initial_state(stream, problem, options)
         n_bytes = source.stored_bytes(stream.first_rows(options.n_components))
         elapsed = replace(elapsed, bytes_read=elapsed.bytes_read + n_bytes)
-    last_batch = math.ceil(options.n_epochs * stream.batches_per_epoch - 1e-9)  # 0.07 of 100 is 7
+    last_batch = max(1, math.ceil(options.n_epochs * stream.batches_per_epoch - 1e-9))  # 0.07 of 100 is 7
     run_loop(
         DictionaryLearner(stream, problem, options, state, last_codes, beside),
         range(first_batch, last_batch),

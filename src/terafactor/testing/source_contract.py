@@ -45,6 +45,9 @@ class CountingSource(MatrixSource):
     def record_label(self, record: int) -> str:
         return self.source.record_label(record)
 
+    def locate(self, row: int) -> tuple[int, int]:
+        return self.source.locate(row)
+
     def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
         return self.source.stored_bytes(rows, columns)
 

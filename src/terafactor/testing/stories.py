@@ -37,7 +37,7 @@ def make_sample(components: Array, n_rows: int = 40, *, density: float = 0.3) ->
     exact = codes @ components
     values = exact + 0.1 * random.standard_normal(exact.shape)
     explained = explained_share(values, exact)
-    return RowSample(codes, explained, examples(np.arange(n_rows), values, exact, explained))
+    return RowSample(codes, explained, examples(values, exact, explained, "row {}".format))
 
 
 def make_story(n_atoms: int = 12, shape: tuple[int, ...] = (6, 5), **changes: Any) -> Story:

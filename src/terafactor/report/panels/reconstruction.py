@@ -21,7 +21,7 @@ SECTION = """
 <div class="examples {{ 'pictures' if has_pictures else 'lines' }}">
 {% for example, content in examples %}
   <figure>
-  <figcaption><b>{{ example.label }}</b>, row {{ example.row | count }}:
+  <figcaption><b>{{ example.label }}</b>, {{ example.row }}:
   {{ example.explained | percent }} explained</figcaption>
   {{ content }}
   </figure>
