@@ -25,6 +25,9 @@ from terafactor.kernels._registers import data_of
 
 CHAR = ir.IntType(8)
 
+OURS = re.compile(r"[\\/](numpy|scipy)(\.libs)?[\\/]")
+"""Where wheels of NumPy and SciPy keep their libraries."""
+
 
 @cache
 def address(routine: str, dtype: np.dtype[Any]) -> int:
@@ -43,8 +46,12 @@ def address(routine: str, dtype: np.dtype[Any]) -> int:
 
 
 def _openblas_libraries() -> list[ctypes.CDLL]:
-    """Return the OpenBLAS libraries of this process, the newest first."""
+    """Return the OpenBLAS libraries of this process, the newest first: those of NumPy and SciPy where these have some.
+
+    Others come and go with what else is imported, and the bits of results would with them.
+    """
     found = [library for library in threadpool_info() if library["internal_api"] == "openblas"]
+    found = [library for library in found if OURS.search(library["filepath"])] or found
     found.sort(key=lambda library: [int(part) for part in re.findall(r"\d+", library["version"] or "0")], reverse=True)
     return [ctypes.CDLL(library["filepath"]) for library in found]
 
