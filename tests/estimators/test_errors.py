@@ -320,3 +320,14 @@ def test_a_fit_that_fails_leaves_the_model_as_it_was(X, parameters):
     model.set_params(reduction=1, init=None)
     assert vars(model) == before
     assert model.transform(X).shape == (len(X), 3)
+
+
+def test_a_fit_that_is_broken_off_leaves_the_model_as_it_was(X):
+    def break_off(snapshot):
+        raise KeyboardInterrupt  # as a second Ctrl-C does
+
+    model = MaskedDictionaryLearning(3, random_state=0).fit(X)
+    before = dict(vars(model))
+    with pytest.raises(KeyboardInterrupt):
+        model.set_params(callbacks=[break_off]).fit(X[:, :10])
+    assert vars(model.set_params(callbacks=before["callbacks"])) == before

@@ -287,6 +287,20 @@ def test_parameters_that_cannot_work_are_named(X, parameters, message):
         MatrixCompletion(**parameters).fit(X)
 
 
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_fit_that_fails_leaves_the_model_as_it_was(X, error):
+    def fail(snapshot):
+        raise error("from the callback")
+
+    model = fitted(X)
+    before, predicted = dict(vars(model)), model.predict(X)
+    with pytest.raises(error):
+        model.set_params(callbacks=[fail]).fit(100 * X[:7])
+    model.set_params(callbacks=())
+    assert vars(model) == before
+    np.testing.assert_array_equal(model.predict(X).data, predicted.data)
+
+
 def test_parameters_are_stored_and_cloned(X):
     model = MatrixCompletion(5, alpha=0.2, random_state=3)
     before = model.get_params()

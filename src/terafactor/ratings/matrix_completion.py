@@ -12,6 +12,7 @@ from terafactor._checks import check_callbacks
 from terafactor._random import resolve_seed
 from terafactor._threads import Executor
 from terafactor.errors import DataError, ParameterError
+from terafactor.estimators.failure import unless_it_fails
 from terafactor.ratings.holdout import HeldOut, hold_out_ratings
 from terafactor.ratings.ids import Ids
 from terafactor.ratings.method import Method
@@ -180,7 +181,8 @@ class MatrixCompletion(Storing):
         seed = resolve_seed(self.random_state)
         held_out = None if validation is None else HeldOut(table, _numbered(self._open(validation), table))
         recorder = Recorder(None if held_out is None else self._objective(held_out, seed))
-        guard = self._learn(table, seed, [recorder])
+        with unless_it_fails(self):
+            guard = self._learn(table, seed, [recorder])
         self.history_ = recorder.history
         self.stopped_by_ = "interrupt" if guard.requested else recorder.stopped_by
         guard.raise_if_requested()
