@@ -180,7 +180,8 @@ class MatrixCompletion(Storing):
         table = self.open_data(X)
         seed = resolve_seed(self.random_state)
         held_out = None if validation is None else HeldOut(table, _numbered(self._open(validation), table))
-        recorder = Recorder(None if held_out is None else self._objective(held_out, seed))
+        objective = None if held_out is None else self._objective(held_out, seed)
+        recorder = Recorder(objective, audience=self.callbacks)
         with unless_it_fails(self):
             guard = self._learn(table, seed, [recorder])
         self.history_ = recorder.history
