@@ -278,7 +278,12 @@ def test_validation_is_recorded_and_a_callback_stops(X):
         ({"n_epochs": 0}, "n_epochs must be a number > 0, got 0"),
         ({"memory": -1}, "memory must be a number > 0, got -1"),
         ({"damping": -1}, "damping must be a number >= 0, got -1"),
-        ({"max_time": -1}, "max_time must be a number > 0"),
+        ({"max_time": -1}, "max_time must be a number of seconds > 0, or None, got -1"),
+        ({"max_time": 0}, "max_time must be a number of seconds > 0, or None, got 0"),
+        ({"max_time": ""}, "max_time must be a number of seconds > 0, or None, got ''"),
+        ({"clip": "no"}, "clip must be True or False, got 'no'"),
+        ({"explicit_biases": "no"}, "explicit_biases must be True or False, got 'no'"),
+        ({"callbacks": None}, "callbacks must be a sequence of callables, got None"),
         ({"projection": "half", "statistics": "masked"}, "projection must be"),
     ],
 )

@@ -8,7 +8,6 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from terafactor._checks import check_callbacks
 from terafactor._random import resolve_seed
 from terafactor._threads import Executor
 from terafactor.errors import DataError, ParameterError
@@ -18,7 +17,7 @@ from terafactor.ratings.ids import Ids
 from terafactor.ratings.method import Method
 from terafactor.ratings.metrics import rmse
 from terafactor.ratings.model import Codes
-from terafactor.ratings.parameters import method_of
+from terafactor.ratings.parameters import check_parameters, method_of
 from terafactor.ratings.recommend import Seen
 from terafactor.ratings.storing import Storing
 from terafactor.ratings.table import Duplicates, RatingTable
@@ -176,7 +175,7 @@ class MatrixCompletion(Storing):
         validation : the same, optional
             Ratings on which ``history_`` records the RMSE.
         """
-        check_callbacks(self.callbacks)
+        check_parameters(self)
         table = self.open_data(X)
         seed = resolve_seed(self.random_state)
         held_out = None if validation is None else HeldOut(table, _numbered(self._open(validation), table))
@@ -212,7 +211,7 @@ class MatrixCompletion(Storing):
         return self
 
     def _learn_more(self, X: Any) -> InterruptGuard:
-        check_callbacks(self.callbacks)
+        check_parameters(self)
         self._check_unchanged()
         table = self._numbered_further(self.open_data(X))
         rows, seen = self._streamed(table), self._seen
