@@ -13,7 +13,6 @@ from terafactor._threads import Executor
 from terafactor.errors import DataError, ParameterError
 from terafactor.estimators.failure import unless_it_fails
 from terafactor.ratings.holdout import HeldOut, hold_out_ratings
-from terafactor.ratings.ids import Ids
 from terafactor.ratings.method import Method
 from terafactor.ratings.metrics import rmse
 from terafactor.ratings.model import Codes
@@ -239,8 +238,8 @@ class MatrixCompletion(Storing):
 
     def _numbered_further(self, given: RatingTable) -> RatingTable:
         """Return ratings by the numbers of the users and items known, new ones coming after these."""
-        user_ids, users = Ids(self.users_).extended(given.user_ids.values)
-        item_ids, items = Ids(self.items_).extended(given.item_ids.values)
+        user_ids, users = self._known[0].extended(given.user_ids.values)
+        item_ids, items = self._known[1].extended(given.item_ids.values)
         numbers = (users[given.users].astype(np.int32), items[given.items].astype(np.int32))
         return RatingTable(*numbers, given.values, user_ids, item_ids, given.times)
 
