@@ -357,3 +357,14 @@ def test_missing_is_checked_whenever_rows_come(X):
 def test_init_is_no_name_of_a_method(X):
     with pytest.raises(ParameterError, match=r"init must be None, an array .*got 'nndsvd'"):
         MaskedDictionaryLearning(4, init="nndsvd").fit(X)
+
+
+def test_a_fit_that_is_broken_off_leaves_the_model_as_it_was(X):
+    def break_off(snapshot):
+        raise KeyboardInterrupt  # as a second Ctrl-C does
+
+    model = MaskedDictionaryLearning(3, random_state=0).fit(X)
+    before = dict(vars(model))
+    with pytest.raises(KeyboardInterrupt):
+        model.set_params(callbacks=[break_off]).fit(X[:, :10])
+    assert vars(model.set_params(callbacks=before["callbacks"])) == before

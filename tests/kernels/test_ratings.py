@@ -169,12 +169,14 @@ def test_recommended_items_are_those_of_a_sort(n):
 
 def test_predictions_of_pairs():
     random = np.random.default_rng(0)
-    users, items = random.integers(6, size=30), random.integers(5, size=30)
+    users, items = random.integers(-1, 6, size=30), random.integers(-1, 5, size=30)
     codes, factors = random.standard_normal((6, 8)).astype(np.float32), random.standard_normal((5, 8), np.float32)
     user_biases, item_biases = random.standard_normal(6, np.float32), random.standard_normal(5, np.float32)
+    any_user, any_item = random.standard_normal((2, 8), np.float32)
     out = np.zeros(30, np.float32)
-    predict_pairs(users, items, codes, user_biases, factors, item_biases, 3, 20, out)
-    expected = (codes @ factors.T + user_biases[:, None] + item_biases)[users, items]
+    predict_pairs(users, items, codes, user_biases, any_user, factors, item_biases, any_item, 3, 20, out)
+    products = np.vstack([codes, any_user]) @ np.vstack([factors, any_item]).T
+    expected = (products + np.append(user_biases, 0)[:, None] + np.append(item_biases, 0))[users, items]
     np.testing.assert_allclose(out[3:20], expected[3:20], rtol=1e-5, atol=1e-6)
     assert not out[:3].any()
     assert not out[20:].any()

@@ -1,5 +1,8 @@
 """Rows that come after the fit."""
 
+import os
+import signal
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -102,6 +105,63 @@ def test_what_was_learned_otherwise_cannot_go_on(X, change, message):
     model = fitted(X).set_params(**change)
     with pytest.raises(ParameterError, match=message):
         model.partial_fit(X)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+@pytest.mark.parametrize("parameters", [*METHODS, {"stream": "items"}], ids=str)
+def test_a_partial_fit_that_fails_leaves_the_model_as_it_was(X, parameters, error):
+    def fail(snapshot):
+        if snapshot.batches_done == 3:
+            raise error("from the callback")
+
+    model, untouched = fitted(X, batch_size=10, **parameters), fitted(X, batch_size=10, **parameters)
+    before = dict(vars(model))
+    with pytest.raises(error):
+        model.set_params(callbacks=[fail]).partial_fit(sparse.vstack([X, 2 * X[:50]]))
+    assert vars(model.set_params(callbacks=())) == before
+    np.testing.assert_array_equal(model.predict(X).data, untouched.predict(X).data)
+    more, less = (learner.partial_fit(X[:40]).predict(X).data for learner in (model, untouched))
+    np.testing.assert_array_equal(more, less)
+
+
+@pytest.mark.parametrize("parameters", METHODS, ids=str)
+def test_a_partial_fit_is_told_and_stopped_step_by_step(X, parameters):
+    told = []
+
+    def stop_after_two(snapshot):
+        told.append((snapshot.batches_done, snapshot.batches_to_do, snapshot.stopped_by))
+        return snapshot.batches_done >= 2
+
+    model = fitted(X, batch_size=10, **parameters)
+    n_steps, row = model.n_steps_, model.user_factors_[35].copy()
+    model.set_params(callbacks=[stop_after_two]).partial_fit(X[:40])
+    done = told[-1][0]
+    assert told[-1] == (done, 4, "callback")
+    assert model.n_steps_ == n_steps + done
+    if model.codes == "last":
+        np.testing.assert_array_equal(model.user_factors_[35], row)
+    else:
+        np.testing.assert_allclose(model.user_factors_[:40], model.transform(X[:40]), rtol=1e-4, atol=1e-5)
+
+
+def test_ctrl_c_ends_a_partial_fit_after_its_step(X):
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def press(snapshot):
+        if snapshot.batches_done == 2 and snapshot.stopped_by is None:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    model = fitted(X, batch_size=10)
+    n_steps = model.n_steps_
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            model.set_params(callbacks=[press]).partial_fit(X[:40])
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    assert model.n_steps_ == n_steps + 2
+    stopped = fitted(X, batch_size=10).set_params(callbacks=[lambda snapshot: snapshot.batches_done == 2])
+    np.testing.assert_array_equal(model.components_, stopped.partial_fit(X[:40]).components_)
 
 
 def test_biases_of_items_that_had_ratings_stay(table):

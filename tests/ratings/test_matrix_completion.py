@@ -1,5 +1,9 @@
 """The estimator: what it learns, predicts and recommends."""
 
+import pickle
+import tracemalloc
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,6 +11,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from terafactor import MatrixCompletion, RatingTable, load_model
+from terafactor._threads import Executor
 from terafactor.datasets import make_ratings
 from terafactor.errors import DataError, ParameterError
 from terafactor.ratings import split_randomly
@@ -149,6 +154,47 @@ def test_recommendations_are_the_best_predictions_of_what_was_not_seen(X):
     np.testing.assert_array_equal(folded, items[[7, 3]])
 
 
+def test_ids_are_put_in_order_once(ratings, monkeypatch):
+    users, items, values = ratings
+    model = fitted((users.astype(str), items.astype(str), values))
+    pickled = pickle.dumps(model)
+    predicted = model.predict((["7", "nobody"], ["3", "nothing"]))
+    monkeypatch.setattr(np, "argsort", None)
+    np.testing.assert_array_equal(model.predict((["7", "nobody"], ["3", "nothing"])), predicted)
+    model.recommend(["7", "nobody"], n=2, allowed=["3", "5"])
+    assert pickle.dumps(model) == pickled
+
+
+def test_answers_take_no_memory_that_grows_with_the_users(X):
+    few = fitted(X)._model
+    many = replace(few, user_factors=np.ones((50_000, few.user_factors.shape[1]), np.float32))
+    many = replace(many, user_biases=np.zeros(50_000, np.float32))
+
+    def answers(model):
+        with Executor(1) as executor:
+            return [
+                *model.predict(np.array([9, -1]), np.array([5, -1]), executor),
+                *model.codes_of(np.array([9, -1])).biases,
+            ]
+
+    expected = answers(few)[1]
+    tracemalloc.start()
+    try:
+        assert answers(many)[1] == expected
+        assert tracemalloc.get_traced_memory()[1] < 50_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_model_answers_for_those_it_knows_while_it_is_fitted_anew(X):
+    answers, pair = [], ([119], [59])
+    model = fitted(X, clip=False)
+    before = model.predict(pair)
+    model.set_params(callbacks=[lambda snapshot: answers.append(model.predict(pair))]).fit(X[:10, :10])
+    np.testing.assert_array_equal(answers, [before] * len(answers))
+    assert answers
+
+
 def test_recommendations_where_there_is_little_to_recommend(X):
     model = fitted(X)
     stranger, ratings = model.recommend([10**6], n=3)
@@ -278,13 +324,32 @@ def test_validation_is_recorded_and_a_callback_stops(X):
         ({"n_epochs": 0}, "n_epochs must be a number > 0, got 0"),
         ({"memory": -1}, "memory must be a number > 0, got -1"),
         ({"damping": -1}, "damping must be a number >= 0, got -1"),
-        ({"max_time": -1}, "max_time must be a number > 0"),
+        ({"max_time": -1}, "max_time must be a number of seconds > 0, or None, got -1"),
+        ({"max_time": 0}, "max_time must be a number of seconds > 0, or None, got 0"),
+        ({"max_time": ""}, "max_time must be a number of seconds > 0, or None, got ''"),
+        ({"clip": "no"}, "clip must be True or False, got 'no'"),
+        ({"explicit_biases": "no"}, "explicit_biases must be True or False, got 'no'"),
+        ({"callbacks": None}, "callbacks must be a sequence of callables, got None"),
         ({"projection": "half", "statistics": "masked"}, "projection must be"),
     ],
 )
 def test_parameters_that_cannot_work_are_named(X, parameters, message):
     with pytest.raises(ParameterError, match=message):
         MatrixCompletion(**parameters).fit(X)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_fit_that_fails_leaves_the_model_as_it_was(X, error):
+    def fail(snapshot):
+        raise error("from the callback")
+
+    model = fitted(X)
+    before, predicted = dict(vars(model)), model.predict(X)
+    with pytest.raises(error):
+        model.set_params(callbacks=[fail]).fit(100 * X[:7])
+    model.set_params(callbacks=())
+    assert vars(model) == before
+    np.testing.assert_array_equal(model.predict(X).data, predicted.data)
 
 
 def test_parameters_are_stored_and_cloned(X):

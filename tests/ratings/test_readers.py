@@ -1,5 +1,7 @@
 """Files of ratings."""
 
+import re
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -83,6 +85,17 @@ def test_a_quote_among_enclosed_fields_is_named(tmp_path):
     path = tmp_path / "ratings.csv"
     path.write_text('user,item,rating\nann,"a",3\nbob,12" pipe,4\n')
     with pytest.raises(DataError, match="line 3 has a quote that is not closed"):
+        read_ratings(path)
+
+
+@pytest.mark.parametrize("record", ['1,2,"1,234"', '1,"a\nb",x'])
+def test_a_bad_line_is_shown_as_it_is_written(tmp_path, record):
+    path = tmp_path / "ratings.csv"
+    path.write_text(f'user,item,rating\n1,"a",3\n\n{record}\n1,b,4\n')
+    number = 4 + record.count("\n")
+    with pytest.raises(
+        DataError, match=rf"line {number}: the rating is not a finite number: {re.escape(repr(record))}$"
+    ):
         read_ratings(path)
 
 

@@ -112,6 +112,8 @@ def test_commands_from_ratings_to_recommendations(run, tmp_path):
     assert code == 0
     assert "user 42" in out
     assert all(f"Film {item - 1001}" in out for item in items[0])
+    lines = run("recommend", "run", "--user", "stranger")[1].splitlines()
+    assert lines[0] == "user stranger (not known: items for the average user)"
     code, out, _ = run("recommend", "run", "--user", "42", "--user", "stranger", "-n", "2", "--json")
     assert [record["known"] for record in json.loads(out)] == [True, False]
     assert run("recommend", "run", "-n", "3", "--out", "all.parquet", "--titles", "movies.csv")[0] == 0

@@ -7,7 +7,7 @@ import types
 import numpy as np
 import pytest
 
-from terafactor import MaskedDictionaryLearning, train
+from terafactor import MaskedDictionaryLearning, MatrixCompletion, train
 from terafactor.errors import MissingDependencyError
 from terafactor.tracking import MLflowCallback, TensorBoardCallback
 from terafactor.tracking.tracker import figures
@@ -52,13 +52,14 @@ def mlflow(monkeypatch):
     return fake
 
 
-def fit(X, callback):
-    estimator = MaskedDictionaryLearning(4, random_state=0, batch_size=10, n_epochs=2, callbacks=[callback])
+def fit(X, callback, kind=MaskedDictionaryLearning):
+    estimator = kind(4, random_state=0, batch_size=10, n_epochs=2, callbacks=[callback])
     return estimator.fit(X[:70], validation=X[70:])
 
 
-def test_tensorboard_gets_every_line_of_the_history(X, writer):
-    estimator = fit(X, TensorBoardCallback("logs"))
+@pytest.mark.parametrize("kind", [MaskedDictionaryLearning, MatrixCompletion])
+def test_tensorboard_gets_every_line_of_the_history(X, writer, kind):
+    estimator = fit(X, TensorBoardCallback("logs"), kind)
     sent = [(step, value) for name, value, step in LINES if name == "terafactor/objective"]
     assert sent == [(line.step, line.objective) for line in estimator.history_]
     assert len(sent) > 5

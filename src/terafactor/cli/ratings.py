@@ -191,7 +191,8 @@ def show(found: Any) -> None:
     console = Console()
     for record in found.records():
         known = "" if record["known"] else " (not known: items for the average user)"
-        table = Table("", "item", "rating", title=escape(f"user {record['user']}{known}"), title_justify="left")
+        console.print(f"user {record['user']}{known}", style="italic", highlight=False, markup=False, soft_wrap=True)
+        table = Table("", "item", "rating")
         for place, item in enumerate(record["items"], start=1):
             table.add_row(str(place), escape(str(item.get("title", item["item"]))), f"{item['rating']:.2f}")
         console.print(table)

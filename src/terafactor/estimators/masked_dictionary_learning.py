@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -24,6 +24,7 @@ from terafactor.data.open import must_be_opened
 from terafactor.data.output import open_matrix
 from terafactor.data.table import at_hand
 from terafactor.errors import DataError, DataTypeError, ParameterError
+from terafactor.estimators.failure import unless_it_fails
 from terafactor.estimators.output import hand_back_files
 from terafactor.estimators.training import DictionaryTraining
 from terafactor.problem import ElasticNet, NormBall, Problem
@@ -184,7 +185,7 @@ class MaskedDictionaryLearning(
         validation : array-like of shape (n_rows, n_features) or MatrixSource, optional
             Held-out rows, on which ``history_`` records the objective.
         """
-        with self._unless_it_fails():
+        with unless_it_fails(self):
             problem = self._problem()
             source = self._source(X, reset=True)
             options = self._options(source)
@@ -200,17 +201,6 @@ class MaskedDictionaryLearning(
         guard.raise_if_requested()
         return self
 
-    @contextlib.contextmanager
-    def _unless_it_fails(self) -> Generator[None, None, None]:
-        """Leave a fitted model as it was when what follows raises an error."""
-        before = dict(vars(self))
-        try:
-            yield
-        except Exception:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
-
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Learn from more rows, in the order given, ``batch_size`` at a time; what is left over makes a shorter step.
 
@@ -219,7 +209,7 @@ class MaskedDictionaryLearning(
         X : array-like of shape (n_rows, n_features) or MatrixSource
         y : ignored
         """
-        with self._unless_it_fails():
+        with unless_it_fails(self):
             guard = self._learn_more(X)
         guard.raise_if_requested()
         return self

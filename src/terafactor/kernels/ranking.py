@@ -12,17 +12,21 @@ BLOCK = 64
 
 
 @jit
-def predict_pairs(users, items, user_factors, user_biases, item_factors, item_biases, start, stop, out):
+def predict_pairs(
+    users, items, user_factors, user_biases, any_user, item_factors, item_biases, any_item, start, stop, out
+):
     """Put ``bias of user + bias of item + code . factors`` of the pairs from start to stop in ``out`` (n,).
 
-    users, items (n,): rows of the factors (n_users, width) and (p, width); negative numbers count from the end.
+    users, items (n,): rows of the factors (n_users, width) and (p, width); -1 stands for ``any_user`` (width,) and
+    ``any_item`` (width,), who have no bias.
     """
-    width = user_factors.shape[1]
     for pair in range(start, stop):
         user, item = users[pair], items[pair]
-        code, factor = user_factors[user], item_factors[item]
-        total = user_biases[user] + item_biases[item]
-        for j in range(width):
+        code = user_factors[user] if user >= 0 else any_user
+        factor = item_factors[item] if item >= 0 else any_item
+        total = user_biases[user] if user >= 0 else np.float32(0)
+        total += item_biases[item] if item >= 0 else np.float32(0)
+        for j in range(len(any_user)):
             total += code[j] * factor[j]
         out[pair] = total
 

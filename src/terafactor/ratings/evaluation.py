@@ -31,7 +31,7 @@ def evaluate_model(
     least = float(estimator.mean_rating_ if relevant is None else relevant)
     liked = table.take(table.values >= least)
     users = np.unique(liked.users)
-    users = users[Ids(estimator.users_).find(ids[users]) >= 0]
+    users = users[estimator._known[0].find(ids[users]) >= 0]
     facts = {"ratings": len(table), "rmse": rmse(predicted, table.values), "mae": mae(predicted, table.values)}
     if len(users):
         items, ratings = estimator.recommend(ids[users], n)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from terafactor.problem import ElasticNet, NormBall, PowerDecay, Problem
 from terafactor.ratings.biases import Biases
 from terafactor.ratings.model import Codes, RatingModel
 from terafactor.ratings.prior import Prior
+from terafactor.ratings.state import longer
 from terafactor.ratings.table import RatingTable
 from terafactor.solver.callbacks import Callback
 from terafactor.solver.loop import Elapsed, Learner
@@ -58,17 +60,17 @@ class MaskedState:
         """Return all of it by name."""
         return self.surrogate.position().with_all(beside_surrogate(self.biases, self.last_codes))
 
-    def grow(self, n_users: int, n_items: int) -> None:
-        """Make room for users and items that were not known; their part of atoms and codes starts at zero."""
-        self.last_codes = _longer(self.last_codes, n_users)
-        inner = self.surrogate
+    def grown(self, n_users: int, n_items: int) -> MaskedState:
+        """Return a copy with room for users and items that were not known; their atoms and codes start at zero."""
+        inner = copy.deepcopy(self.surrogate)
         if n_items > len(inner.feature_counts):
-            inner.feature_counts = _longer(inner.feature_counts, n_items)
+            inner.feature_counts = longer(inner.feature_counts, n_items)
             inner.dictionary, inner.data_code = (
-                np.ascontiguousarray(_longer(part.T, n_items).T) for part in (inner.dictionary, inner.data_code)
+                np.ascontiguousarray(longer(part.T, n_items).T) for part in (inner.dictionary, inner.data_code)
             )
             inner.lazy = None
             inner.refresh_sizes(PROBLEM)
+        return MaskedState(inner, self.biases, longer(self.last_codes, n_users))
 
     def rewound(self) -> Position:
         """Return a position with the atoms as a new fit would start from them."""
@@ -135,16 +137,19 @@ class MaskedMethod:
         )  # fmt: skip
         return MaskedState(surrogate, biases, last_codes)
 
-    def learn_more(self, state: MaskedState, rows: RatingTable, known: Array) -> None:
+    def learn_more(
+        self, state: MaskedState, rows: RatingTable, known: Array, callbacks: Sequence[Callback] = ()
+    ) -> MaskedState:
         """Learn from rows of users, in the order of their numbers, a batch at a time."""
-        state.grow(*rows.shape)
+        state = state.grown(*rows.shape)
         state.biases = state.biases.after(rows, state.surrogate.feature_counts > 0, self.damping)
         present = np.unique(rows.users)
         source = SparseSource(state.biases.centred(rows)[present], "ratings", absent=math.nan)
         options = replace(self._options(len(present)), n_epochs=1, tol=0.0, max_time=None, shuffle=False)
-        codes = np.zeros((len(present), self.n_components), np.float32)
-        solver.fit(source, self._problem(), options, state.surrogate, last_codes=codes)
+        codes = state.last_codes[present]
+        solver.fit(source, self._problem(), options, state.surrogate, callbacks, last_codes=codes)
         state.last_codes[present] = codes
+        return state
 
     def watching(self, table: RatingTable) -> Callable[[Learner], RatingModel]:
         """Return what tells the model, without users, of a learner that learns from ``table``."""
@@ -208,8 +213,3 @@ def _last_codes(state: MaskedState) -> Codes:
     factors = np.zeros((n_users, row_width(k)), np.float32)
     factors[:, :k] = state.last_codes
     return Codes(factors, np.zeros_like(factors), state.biases.users)
-
-
-def _longer(rows: Array, length: int) -> Array:
-    """Return rows with zeros behind them."""
-    return np.concatenate([rows, np.zeros((length - len(rows), *rows.shape[1:]), rows.dtype)])

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
 
-from terafactor._checks import check_callbacks
 from terafactor._random import resolve_seed
 from terafactor._threads import Executor
 from terafactor.errors import DataError, ParameterError
+from terafactor.estimators.failure import unless_it_fails
 from terafactor.ratings.holdout import HeldOut, hold_out_ratings
-from terafactor.ratings.ids import Ids
 from terafactor.ratings.method import Method
 from terafactor.ratings.metrics import rmse
 from terafactor.ratings.model import Codes
-from terafactor.ratings.parameters import method_of
+from terafactor.ratings.parameters import check_parameters, method_of
 from terafactor.ratings.recommend import Seen
 from terafactor.ratings.storing import Storing
 from terafactor.ratings.table import Duplicates, RatingTable
@@ -175,12 +174,14 @@ class MatrixCompletion(Storing):
         validation : the same, optional
             Ratings on which ``history_`` records the RMSE.
         """
-        check_callbacks(self.callbacks)
+        check_parameters(self)
         table = self.open_data(X)
         seed = resolve_seed(self.random_state)
         held_out = None if validation is None else HeldOut(table, _numbered(self._open(validation), table))
-        recorder = Recorder(None if held_out is None else self._objective(held_out, seed))
-        guard = self._learn(table, seed, [recorder])
+        objective = None if held_out is None else self._objective(held_out, seed)
+        recorder = Recorder(objective, audience=self.callbacks)
+        with unless_it_fails(self):
+            guard = self._learn(table, seed, [recorder])
         self.history_ = recorder.history
         self.stopped_by_ = "interrupt" if guard.requested else recorder.stopped_by
         guard.raise_if_requested()
@@ -194,6 +195,7 @@ class MatrixCompletion(Storing):
         the ratings of some items, known or new, and new users are taken in.
 
         What is not in X stays as it is: codes of other users, and with "masked" the biases of items that had ratings.
+        Where a callback or Ctrl-C stops it, all users of X are known, by what items learned until then.
 
         Parameters
         ----------
@@ -202,12 +204,20 @@ class MatrixCompletion(Storing):
         """
         if not hasattr(self, "_state"):
             return self.fit(X)
+        with unless_it_fails(self):
+            guard = self._learn_more(X)
+        guard.raise_if_requested()
+        return self
+
+    def _learn_more(self, X: Any) -> InterruptGuard:
+        check_parameters(self)
         self._check_unchanged()
         table = self._numbered_further(self.open_data(X))
         rows, seen = self._streamed(table), self._seen
         seen = seen.transposed(len(self.items_)) if self.stream == "items" else seen
         method, present = self._method(self._seed), np.unique(rows.users)
-        method.learn_more(self._state, rows, np.diff(seen.starts) > 0)
+        with self._told() as (told, guard):
+            self._state = method.learn_more(self._state, rows, np.diff(seen.starts) > 0, told)
         with Executor(method.n_threads) as executor:
             codes = method.codes(self._state, rows, executor).after(self._codes_streamed(), present)
         self._set_model(self._completed(method.model(self._state), codes), table.user_ids, table.item_ids)
@@ -215,7 +225,7 @@ class MatrixCompletion(Storing):
         self._seen = seen.transposed(rows.shape[1]) if self.stream == "items" else seen
         low, high = self.range_
         self.range_ = (min(low, float(table.values.min())), max(high, float(table.values.max())))
-        return self
+        return guard
 
     def _check_unchanged(self) -> None:
         """Refuse to learn more with parameters for which what was learned has another form."""
@@ -228,8 +238,8 @@ class MatrixCompletion(Storing):
 
     def _numbered_further(self, given: RatingTable) -> RatingTable:
         """Return ratings by the numbers of the users and items known, new ones coming after these."""
-        user_ids, users = Ids(self.users_).extended(given.user_ids.values)
-        item_ids, items = Ids(self.items_).extended(given.item_ids.values)
+        user_ids, users = self._known[0].extended(given.user_ids.values)
+        item_ids, items = self._known[1].extended(given.item_ids.values)
         numbers = (users[given.users].astype(np.int32), items[given.items].astype(np.int32))
         return RatingTable(*numbers, given.values, user_ids, item_ids, given.times)
 
@@ -266,15 +276,21 @@ class MatrixCompletion(Storing):
         rows = self._streamed(table)
         self._ids = (table.user_ids, table.item_ids)
         self.range_ = (float(table.values.min()), float(table.values.max()))
-        with contextlib.ExitStack() as stack:
-            shown = [stack.enter_context(contextlib.closing(_progress_bar()))] if self.verbose else []
-            guard = stack.enter_context(InterruptGuard())
-            self._state = method.learn(rows, [*callbacks, *self.callbacks, *shown, guard], **beginning)
+        with self._told(callbacks) as (told, guard):
+            self._state = method.learn(rows, told, **beginning)
         with Executor(method.n_threads) as executor:
             codes = method.codes(self._state, rows, executor)
         self._set_model(self._completed(method.model(self._state), codes), table.user_ids, table.item_ids)
         self._seen = Seen.of(table)
         return guard
+
+    @contextlib.contextmanager
+    def _told(self, callbacks: Sequence[Callback] = ()) -> Generator[tuple[list[Callback], InterruptGuard], None, None]:
+        """Give all that a loop calls back: the callbacks given, one's own, a progress bar, and the guard of Ctrl-C."""
+        with contextlib.ExitStack() as stack:
+            shown = [stack.enter_context(contextlib.closing(_progress_bar()))] if self.verbose else []
+            guard = stack.enter_context(InterruptGuard())
+            yield [*callbacks, *self.callbacks, *shown, guard], guard
 
     def open_data(self, X: Any) -> RatingTable:
         """Return the table that ``learn`` takes."""

@@ -31,9 +31,10 @@ class Method(Protocol):
     ) -> Any:
         """Return the state after learning from a table, from the beginning or from a position."""
 
-    def learn_more(self, state: Any, rows: RatingTable, known: Array) -> None:
-        """Learn from rows of users, in the order of their numbers, a batch at a time; new ones and new items come last.
+    def learn_more(self, state: Any, rows: RatingTable, known: Array, callbacks: Sequence[Callback] = ()) -> Any:
+        """Return the state after learning from rows of users, which leaves the one given as it is.
 
+        Users are taken in the order of their numbers, a batch at a time; new ones and new items come last.
         known (n_before,): which of the users that were there before had ratings.
         """
 

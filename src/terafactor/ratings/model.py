@@ -122,19 +122,24 @@ class RatingModel:
     def predict(self, users: Array, items: Array, executor: Executor) -> Array:
         """Return predictions (n,) for pairs of numbers; -1 stands for one that is not known."""
         inside = np.empty(len(users), np.float32)
-        user_factors, user_biases = self.users_and_stranger()
-        item_factors, item_biases = _with_stranger(self.item_factors, self.item_biases, self.item_prior)
+        any_user, any_item = _mean_row(self.user_prior), _mean_row(self.item_prior)
         users, items = (np.ascontiguousarray(numbers, np.int64) for numbers in (users, items))
 
         def predict(start: int, stop: int) -> None:
-            predict_pairs(users, items, user_factors, user_biases, item_factors, item_biases, start, stop, inside)
+            predict_pairs(
+                users, items, self.user_factors, self.user_biases, any_user, self.item_factors, self.item_biases,
+                any_item, start, stop, inside,
+            )  # fmt: skip
 
         executor.split(predict, len(users))
         return np.asarray(self.offset + self.scale * inside.astype(np.float64))
 
-    def users_and_stranger(self) -> tuple[Array, Array]:
-        """Return factors and biases of users, with a last row for one who is not known."""
-        return _with_stranger(self.user_factors, self.user_biases, self.user_prior)
+    def codes_of(self, users: Indices) -> Codes:
+        """Return the codes of users by number, without variances; -1 stands for one who is not known."""
+        known = users >= 0
+        factors, biases = np.tile(_mean_row(self.user_prior), (len(users), 1)), np.zeros(len(users), np.float32)
+        factors[known], biases[known] = self.user_factors[users[known]], self.user_biases[users[known]]
+        return Codes(factors, np.zeros((0, 0), np.float32), biases)
 
     def item_shapes(self) -> Array:
         """Return factors of items (p, k) around their mean, which says nothing about how items differ."""
@@ -178,9 +183,8 @@ class RatingModel:
         )
 
 
-def _with_stranger(factors: Array, biases: Array, prior: Prior) -> tuple[Array, Array]:
-    """Return factors and biases with a last row for one who is not known, who is like the mean."""
-    stranger = np.zeros((1, row_width(len(prior.mean))), np.float32)
-    stranger[0, : len(prior.mean)] = prior.mean
-    known = factors if len(factors) else stranger[:0]
-    return np.vstack([known, stranger]), np.append(biases, np.float32(0))
+def _mean_row(prior: Prior) -> Array:
+    """Return the factors (width,) of one who is not known, who is like the mean."""
+    row = np.zeros(row_width(len(prior.mean)), np.float32)
+    row[: len(prior.mean)] = prior.mean
+    return row

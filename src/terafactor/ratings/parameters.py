@@ -6,6 +6,7 @@ import math
 from numbers import Integral, Real
 from typing import Any
 
+from terafactor._checks import check_callbacks, check_flag
 from terafactor._threads import resolve_threads
 from terafactor._typing import is_number
 from terafactor.errors import ParameterError
@@ -41,7 +42,9 @@ def check_parameters(estimator: Any) -> None:
     _one_of("statistics", estimator.statistics, "per_feature", "masked")
     _one_of("stream", estimator.stream, "users", "items")
     _one_of("codes", estimator.codes, "refit", "last")
-    least = 2 if estimator.explicit_biases else 1
+    check_callbacks(estimator.callbacks)
+    check_flag("clip", estimator.clip)
+    least = 2 if check_flag("explicit_biases", estimator.explicit_biases) else 1
     if not (is_number(estimator.n_components, Integral) and estimator.n_components >= least):
         reason = " (explicit_biases takes two of them)" if least == 2 else ""
         raise ParameterError(f"n_components must be an integer >= {least}, got {estimator.n_components!r}{reason}")
@@ -51,11 +54,9 @@ def check_parameters(estimator: Any) -> None:
         is_number(estimator.batch_size, Integral) and estimator.batch_size >= 1
     ):
         raise ParameterError(f"batch_size must be an integer >= 1 or None, got {estimator.batch_size!r}")
-    for name, value in (
-        ("memory", estimator.memory),
-        ("n_epochs", estimator.n_epochs),
-        ("max_time", estimator.max_time or 1),
-    ):
+    if estimator.max_time is not None and not (is_number(estimator.max_time, Real) and estimator.max_time > 0):
+        raise ParameterError(f"max_time must be a number of seconds > 0, or None, got {estimator.max_time!r}")
+    for name, value in (("memory", estimator.memory), ("n_epochs", estimator.n_epochs)):
         if not (is_number(value, Real) and 0 < value < math.inf):
             raise ParameterError(f"{name} must be a number > 0, got {value!r}")
     for name, value in (("damping", estimator.damping), ("tol", estimator.tol)):

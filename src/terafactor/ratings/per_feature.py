@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from terafactor._random import Purpose, generator
 from terafactor._threads import Executor
-from terafactor._typing import Array
+from terafactor._typing import Array, Indices
 from terafactor.kernels.ratings import row_width
 from terafactor.ratings.batches import RatingBatch, cut_into_batches
 from terafactor.ratings.model import Codes, RatingModel
@@ -54,6 +54,9 @@ class PerFeatureMethod:
     n_epochs: float = 1
     tol: float = 0.0
     max_time: float | None = None
+    shuffle: bool = True
+    """Whether users come in random order, or in that of their numbers."""
+
     n_threads: int = 1
 
     def learn(
@@ -78,13 +81,16 @@ class PerFeatureMethod:
             )  # fmt: skip
         return state
 
-    def learn_more(self, state: CompletionState, rows: RatingTable, known: Array) -> None:
+    def learn_more(
+        self, state: CompletionState, rows: RatingTable, known: Array, callbacks: Sequence[Callback] = ()
+    ) -> CompletionState:
         """Learn from rows of users, in the order of their numbers, a batch at a time."""
-        state.grown(rows.shape[1])
+        once, state = replace(self, tol=0.0, shuffle=False), state.grown(rows.shape[1])
         state.expect(rows, known)
         with Executor(self.n_threads) as executor:
-            for batch in self._batches(rows, state, executor, shuffle=False):
-                step(state, batch, self.completion, executor)
+            batches = once._batches(rows, state, executor)
+            run_loop(CompletionLearner(batches, once, state, executor), range(len(batches)), len(batches), callbacks)
+        return state
 
     def watching(self, table: RatingTable) -> Callable[[Learner], RatingModel]:
         """Return what tells the model, without users, of a learner that learns from ``table``."""
@@ -140,12 +146,10 @@ class PerFeatureMethod:
         codes[0, :, : self.n_components] = state.user_prior.mean
         return codes
 
-    def _batches(
-        self, table: RatingTable, state: CompletionState, executor: Executor, *, shuffle: bool = True
-    ) -> list[RatingBatch]:
+    def _batches(self, table: RatingTable, state: CompletionState, executor: Executor) -> list[RatingBatch]:
         """Cut the users that have ratings into batches, for good; ratings in units of the state."""
         users = np.flatnonzero(np.bincount(table.users, minlength=table.shape[0]))
-        if shuffle:
+        if self.shuffle:
             users = generator(self.seed, Purpose.ROW_ORDER).permutation(users)
         size = self.batch_size or math.ceil(len(users) / N_BATCHES)
         groups = np.array_split(users, math.ceil(len(users) / size))
@@ -184,13 +188,18 @@ class CompletionLearner:
             epoch, place = divmod(number, len(self.batches))
             if epoch > 0 and place == 0:
                 self.state.last_error = self.state.mean_error
-            order = generator(self.method.seed, Purpose.ROW_ORDER, epoch + 1).permutation(len(self.batches))
-            batch = self.batches[order[place]]
+            batch = self.batches[self._order(epoch)[place]]
             codes = step(self.state, batch, self.method.completion, self.executor)
             if self.last_codes is not None:
                 self.last_codes[:, batch.users] = codes
             self.state.n_batches += 1
             yield Advance(1, batch.n_bytes)
+
+    def _order(self, epoch: int) -> Indices:
+        """Return the order of the batches in a pass."""
+        if not self.method.shuffle:
+            return np.arange(len(self.batches))
+        return generator(self.method.seed, Purpose.ROW_ORDER, epoch + 1).permutation(len(self.batches))
 
     def has_settled(self) -> bool:
         state = self.state

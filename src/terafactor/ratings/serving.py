@@ -39,6 +39,11 @@ class Serving:
     _seen: Seen
     _state: Any
     _ids: tuple[Ids, Ids]
+    """Of users and items that are being learned from."""
+
+    _known: tuple[Ids, Ids]
+    """Of users and items that the model knows; while it is fitted anew, still those it had."""
+
     _learned_with: dict[str, Any]
 
     def predict(self, X: Any) -> Any:
@@ -114,16 +119,16 @@ class Serving:
             table = self._with_known_items(self._open(histories))
             codes, seen = self._fold_in(table), Seen.of(table)
         else:
-            numbers = np.arange(len(self.users_)) if users is None else Ids(self.users_).find(users)
-            codes, seen = self._codes_of(numbers), self._seen.take(numbers)
+            numbers = np.arange(len(self.users_)) if users is None else self._known[0].find(users)
+            codes, seen = self._model.codes_of(numbers), self._seen.take(numbers)
         if not exclude_seen:
             seen = Seen.nothing(len(codes.factors))
-        candidates = None if allowed is None else np.unique(Ids(self.items_).find(allowed))
+        candidates = None if allowed is None else np.unique(self._known[1].find(allowed))
         candidates = candidates if candidates is None else candidates[candidates >= 0]
         with Executor(resolve_threads(self.n_threads)) as executor:
             found, scores = best_items(self._model, codes.factors, seen, int(n), candidates, executor)
         ratings = self._model.offset + self._model.scale * (scores + codes.biases[:, np.newaxis].astype(np.float64))
-        return Ids(self.items_).take(found), self._clipped(ratings)
+        return self._known[1].take(found), self._clipped(ratings)
 
     def similar_items(self, items: Any, n: int = 10) -> tuple[Array, Array]:
         """Return the items whose factors point most in the same direction.
@@ -141,7 +146,7 @@ class Serving:
         """
         check_is_fitted(self, "users_")
         _check_count(n)
-        numbers = Ids(self.items_).find(items)
+        numbers = self._known[1].find(items)
         if np.any(numbers < 0):
             unknown = np.asarray(items, object)[numbers < 0][0]
             raise DataError(f"item {unknown!r} is not known: the model has {len(self.items_)} items, see items_")
@@ -163,14 +168,14 @@ class Serving:
         return np.clip(ratings, *self.range_) if self.clip else ratings
 
     def _numbers(self, users: Any, items: Any) -> tuple[Array, Array]:
-        return Ids(self.users_).find(users), Ids(self.items_).find(items)
+        return self._known[0].find(users), self._known[1].find(items)
 
     def _with_known_items(self, table: RatingTable) -> RatingTable:
         """Return the ratings of items that the model knows, by its numbers."""
-        numbers = Ids(self.items_).find(table.item_ids.values)[table.items]
+        numbers = self._known[1].find(table.item_ids.values)[table.items]
         known = numbers >= 0
         return RatingTable(
-            table.users[known], numbers[known].astype(np.int32), table.values[known], table.user_ids, Ids(self.items_)
+            table.users[known], numbers[known].astype(np.int32), table.values[known], table.user_ids, self._known[1]
         )
 
     def _fold_in(self, table: RatingTable) -> Codes:
@@ -178,14 +183,9 @@ class Serving:
         with Executor(resolve_threads(self.n_threads)) as executor:
             return self._model.encode(starts, items, values, executor)
 
-    def _codes_of(self, users: Array) -> Codes:
-        """Return the codes of known users by number; -1 is the average user."""
-        factors, biases = self._model.users_and_stranger()
-        return Codes(np.ascontiguousarray(factors[users]), np.zeros((0, 0), np.float32), biases[users])
-
     def _set_model(self, model: RatingModel, users: Ids, items: Ids) -> None:
         k = int(self.n_components)
-        self._model, self._ids = model, (users, items)
+        self._model, self._ids, self._known = model, (users, items), (users, items)
         self._learned_with = {name: getattr(self, name) for name in LEARNED_WITH}
         self.users_, self.items_ = users.values, items.values
         self.components_ = model.item_factors[:, :k].T

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -156,16 +157,11 @@ class CompletionState:
         position = self.position()
         return Position({**position.numbers, "n_batches": 0}, position.arrays)
 
-    def grown(self, n_items: int) -> None:
-        """Make room for items that were not known, which start as what the model expects of any."""
-        fresh = n_items - len(self.factors)
-        rows = np.zeros((fresh, self.factors.shape[1]), np.float32)
-        rows[:, : self.n_components] = self.item_prior.mean
-        self.factors = np.vstack([self.factors, rows])
-        self.variances = np.vstack([self.variances, np.zeros_like(rows)])
-        self.statistics = np.concatenate([self.statistics, np.zeros((fresh, *self.statistics.shape[1:]), np.float32)])
-        self.weights = np.append(self.weights, np.zeros(fresh, np.float32))
-        self.counts, self.totals = (np.append(a, np.zeros(fresh, np.int64)) for a in (self.counts, self.totals))
+    def grown(self, n_items: int) -> CompletionState:
+        """Return a copy with room for items that were not known, which start as what the model expects of any."""
+        parts: dict[str, Any] = {name: longer(getattr(self, name), n_items) for name in ARRAYS}
+        parts["factors"][len(self.factors) :, : self.n_components] = self.item_prior.mean
+        return replace(self, **parts, **{name: replace(getattr(self, name)) for name in PRIORS})
 
     def expect(self, rows: RatingTable, known: Array) -> None:
         """Count the ratings of users that were not known. known (n_before,): whether a user had ratings."""
@@ -200,3 +196,8 @@ class CompletionState:
             **{name: position.number(name) for name in COUNTERS},
             **{name: position.number(name, float) for name in NUMBERS},
         )
+
+
+def longer(rows: Array, length: int) -> Array:
+    """Return a copy of rows with zeros behind them."""
+    return np.concatenate([rows, np.zeros((length - len(rows), *rows.shape[1:]), rows.dtype)])

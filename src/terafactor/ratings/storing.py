@@ -38,7 +38,7 @@ class Storing(Serving, ModelFileMixin, Reporting, BaseEstimator):
         parts = {"users": self._ids[0].position(), "items": self._ids[1].position()}
         if position is None:
             check_is_fitted(self, "users_")
-            parts |= {"users": Ids(self.users_).position(), "items": Ids(self.items_).position()}
+            parts |= {"users": self._known[0].position(), "items": self._known[1].position()}
             parts |= {"state": self._state.position(), "model": self._model.position()}
             parts["seen"] = Position({}, {"starts": self._seen.starts, "items": self._seen.items})
         else:

@@ -13,7 +13,6 @@ from terafactor._durable import naming
 from terafactor._typing import Array
 from terafactor.data.formats import require
 from terafactor.errors import DataError, ParameterError
-from terafactor.ratings.ids import Ids
 from terafactor.ratings.open import find_columns
 from terafactor.ratings.readers.blank import without_blank_lines
 from terafactor.ratings.readers.text import COMMA, ENCLOSED, TAB, first_odd_quote, with_its_separator
@@ -81,7 +80,7 @@ class Recommendations:
     ) -> Recommendations:  # fmt: skip
         """Return the lists of some users, or of all."""
         asked = estimator.users_.tolist() if users is None else as_known(estimator.users_, users)
-        known = (Ids(estimator.users_).find(asked) >= 0).tolist()
+        known = (estimator._known[0].find(asked) >= 0).tolist()
         items, ratings = estimator.recommend(None if users is None else asked, n, exclude_seen=exclude_seen)
         return cls(asked, known, items, ratings, titles)
 

@@ -177,14 +177,19 @@ def _any(frame: Any, conditions: list[Any]) -> bool:
 def _first_bad_line(path: Path, layout: TextLayout, places: Mapping[str, int], dated: bool, n_fields: int) -> DataError:
     """Find the line that is not a rating, in a second and slower pass."""
     lines = _lines(path, layout)
-    if layout.places is None:
-        next(lines)
+    before = next(lines)[0] if layout.places is None else 0
     for number, fields in lines:
         problem = _problem(fields, places, dated, n_fields)
         if problem:
-            shown = layout.separator.join(fields)[:SHOWN]
-            return DataError(f"{path}, line {number}: {problem}: {shown!r}")
+            return DataError(f"{path}, line {number}: {problem}: {_as_written(path, before, number)[:SHOWN]!r}")
+        before = number
     return _first_not_utf8(path) or first_odd_quote(path) or DataError(f"{path} holds no ratings that can be read")
+
+
+def _as_written(path: Path, before: int, number: int) -> str:
+    """Return the lines after ``before`` up to ``number``: a field between quotes may take several."""
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        return "".join(islice(file, before, number)).strip("\r\n")
 
 
 def _first_not_utf8(path: Path) -> DataError | None:
