@@ -75,5 +75,5 @@ def test_a_source_gives_the_bits_of_its_array(source):
     learner = MaskedDictionaryLearning(3, reduction=4, statistics="masked", random_state=0)
     atoms = learner.fit(source).components_
     codes = learner.transform(source)
-    np.testing.assert_array_equal(learner.fit(source.source.array).components_, atoms)
-    np.testing.assert_array_equal(learner.transform(source.source.array), codes)
+    np.testing.assert_array_equal(learner.fit(source.base.array).components_, atoms)
+    np.testing.assert_array_equal(learner.transform(source.base.array), codes)

@@ -7,7 +7,7 @@ from scipy import sparse
 from terafactor import ArraySource, pack
 from terafactor.data import SparseSource, open_source
 from terafactor.data.rows import SelectedRows, choose_records, choose_rows
-from terafactor.data.source import read_finite
+from terafactor.data.source import MatrixSource, SourceView, read_finite
 from terafactor.errors import DataError
 from terafactor.testing import SourceContract
 
@@ -65,3 +65,11 @@ def test_an_entry_that_cannot_be_used_is_named_as_users_count_rows(tmp_path):
     some = SelectedRows(open_source([tmp_path / "a.npy", tmp_path / "b.npy"]), np.array([1, 3, 5, 8, 11, 12]))
     with pytest.raises(DataError, match=r"b\.npy contains NaN at row 7, feature 2"):
         read_finite(some, np.arange(6))
+
+
+def test_a_view_hands_on_all_that_a_source_tells():
+    """Whatever is added to sources has to be handed on, too."""
+    told = {name for name in vars(MatrixSource) if not name.startswith("_")} | set(MatrixSource.__annotations__)
+    view = SourceView(SparseSource(sparse.random_array((9, 5), density=0.2, rng=np.random.default_rng(0))))
+    assert told - {"is_sparse"} <= set(vars(view)) | set(vars(SourceView))
+    assert view.is_sparse == view.base.is_sparse

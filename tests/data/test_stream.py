@@ -175,7 +175,7 @@ def test_batches_of_a_block_are_read_together_if_that_reads_less(height, reducti
     for number, batch in enumerate(batches):
         columns = stream.masks.mask(number)
         np.testing.assert_array_equal(batch.rows, stream.rows(number))
-        np.testing.assert_array_equal(batch.values, source.source.read(batch.rows, columns))
+        np.testing.assert_array_equal(batch.values, source.base.read(batch.rows, columns))
         assert (batch.full_values is not None) == (whole_rows and reduction > 1)
 
 

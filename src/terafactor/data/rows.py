@@ -11,10 +11,10 @@ import numpy as np
 
 from terafactor._random import Purpose, generator
 from terafactor._typing import Array, Indices
-from terafactor.data.source import FeatureTiles, MatrixSource, check_indices
+from terafactor.data.source import FeatureTiles, MatrixSource, SourceView, check_indices
 
 
-class SelectedRows(MatrixSource):
+class SelectedRows(SourceView):
     """A view of some rows of a source, in their order. Nothing is read until it is asked for.
 
     Parameters
@@ -25,64 +25,56 @@ class SelectedRows(MatrixSource):
     """
 
     def __init__(self, base: MatrixSource, rows: Indices) -> None:
-        self.base = base
+        super().__init__(base)
         self.rows = np.asarray(rows, np.int64)
         self.shape = (len(self.rows), base.shape[1])
-        self.dtype = base.dtype
-        self.in_memory = base.in_memory
-        self.whole_records = base.whole_records
-        self.checked = base.checked
-        self.holds_nan = base.holds_nan
-        self.stored_share = base.stored_share
-        self.geometry = base.geometry
-        self.feature_names = base.feature_names
         ends = [0, *(int(np.searchsorted(self.rows, record.stop)) for record in base.records)]
         pairs = [range(start, stop) for start, stop in itertools.pairwise(ends)]
         self._kept = [number for number, rows in enumerate(pairs) if rows]
         self._records = [pairs[number] for number in self._kept]
+
+    def of(self, base: MatrixSource) -> Self:
+        return type(self)(base, self.rows)
 
     @property
     def records(self) -> Sequence[range]:
         return self._records
 
     def record_name(self, record: int) -> str:
-        return self.base.record_name(self._kept[record])
+        return super().record_name(self._kept[record])
 
     def record_label(self, record: int) -> str:
-        return self.base.record_label(self._kept[record])
-
-    def locate(self, row: int) -> tuple[int, int]:
-        record, number = self.base.locate(int(self.rows[row]))
-        return self._kept.index(record), number
+        return super().record_label(self._kept[record])
 
     def record_identity(self, record: int) -> str | None:
-        whole = self.base.record_identity(self._kept[record])
+        whole = super().record_identity(self._kept[record])
         rows = self._records[record]
         return whole and f"{whole} {rows_digest(self.rows[rows.start : rows.stop])}"
 
-    def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
-        return self.base.stored_bytes(self.rows[rows], columns)
+    def locate(self, row: int) -> tuple[int, int]:
+        record, number = super().locate(int(self.rows[row]))
+        return self._kept.index(record), number
 
-    def absent_as_missing(self) -> Self:
-        return type(self)(self.base.absent_as_missing(), self.rows)
+    def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
+        return super().stored_bytes(self.rows[rows], columns)
 
     def row_blocks(self, record: int) -> Sequence[range] | None:
-        blocks = self.base.row_blocks(self._kept[record])
+        blocks = super().row_blocks(self._kept[record])
         if blocks is None:
             return None
         pairs = (np.searchsorted(self.rows, [block.start, block.stop]) for block in blocks)
         return [range(int(start), int(stop)) for start, stop in pairs if stop > start]
 
     def tiles(self, record: int) -> FeatureTiles:
-        return self.base.tiles(self._kept[record])
+        return super().tiles(self._kept[record])
 
     def read(self, rows: Indices, columns: Indices | None = None) -> Array:
         check_indices(np.asarray(rows), self.shape[0], "rows")
-        return self.base.read(self.rows[rows], columns)
+        return super().read(self.rows[rows], columns)
 
     def read_stored(self, rows: Indices) -> Any:
         check_indices(np.asarray(rows), self.shape[0], "rows")
-        return self.base.read_stored(self.rows[rows])
+        return super().read_stored(self.rows[rows])
 
 
 def choose_rows(source: MatrixSource, n_rows: int, seed: int) -> Indices:

@@ -157,6 +157,68 @@ class MatrixSource(ABC):
         """Return the values at ``rows`` and ``columns`` (None: all features, in order), a new (b, s) array."""
 
 
+class SourceView(MatrixSource):
+    """Another look at a source: all of it is as in ``base``, unless a subclass says otherwise.
+
+    Parameters
+    ----------
+    base : MatrixSource
+    """
+
+    def __init__(self, base: MatrixSource) -> None:
+        self.base = base
+        self.shape = base.shape
+        self.dtype = base.dtype
+        self.in_memory = base.in_memory
+        self.whole_records = base.whole_records
+        self.checked = base.checked
+        self.holds_nan = base.holds_nan
+        self.stored_share = base.stored_share
+        self.geometry = base.geometry
+        self.feature_names = base.feature_names
+
+    @property
+    def records(self) -> Sequence[range]:
+        return self.base.records
+
+    def record_name(self, record: int) -> str:
+        return self.base.record_name(record)
+
+    def record_label(self, record: int) -> str:
+        return self.base.record_label(record)
+
+    def record_identity(self, record: int) -> str | None:
+        return self.base.record_identity(record)
+
+    def locate(self, row: int) -> tuple[int, int]:
+        return self.base.locate(row)
+
+    def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
+        return self.base.stored_bytes(rows, columns)
+
+    def absent_as_missing(self) -> Self:
+        return self.of(self.base.absent_as_missing())
+
+    def in_order(self, names: Sequence[str]) -> MatrixSource:
+        return self.of(self.base.in_order(names))
+
+    def of(self, base: MatrixSource) -> Self:
+        """Return the same look at another source."""
+        return type(self)(base)
+
+    def row_blocks(self, record: int) -> Sequence[range] | None:
+        return self.base.row_blocks(record)
+
+    def tiles(self, record: int) -> FeatureTiles:
+        return self.base.tiles(record)
+
+    def read(self, rows: Indices, columns: Indices | None = None) -> Array:
+        return self.base.read(rows, columns)
+
+    def read_stored(self, rows: Indices) -> Any:
+        return self.base.read_stored(rows)
+
+
 def check_indices(indices: Indices, bound: int, what: str) -> None:
     """Raise an IndexError unless all ``indices`` are between 0 and ``bound`` - 1."""
     # The methods min and max take a detour through Python, at every read.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -10,61 +9,26 @@ import numpy as np
 import pytest
 
 from terafactor._typing import Array, Indices
-from terafactor.data import FeatureTiles, MatrixSource
+from terafactor.data import MatrixSource
+from terafactor.data.source import SourceView
 
 
-class CountingSource(MatrixSource):
-    """A source that hands on to another one and counts what is read.
+class CountingSource(SourceView):
+    """A source that hands on to another one and counts what is read."""
 
-    Parameters
-    ----------
-    source : MatrixSource
-    """
-
-    def __init__(self, source: MatrixSource) -> None:
-        self.source = source
-        self.shape = source.shape
-        self.dtype = source.dtype
-        self.in_memory = source.in_memory
-        self.whole_records = source.whole_records
-        self.checked = source.checked
-        self.holds_nan = source.holds_nan
-        self.stored_share = source.stored_share
-        self.geometry = source.geometry
-        self.feature_names = source.feature_names
+    def __init__(self, base: MatrixSource) -> None:
+        super().__init__(base)
         self.n_reads = 0
         self.n_values = 0
 
-    @property
-    def records(self) -> Sequence[range]:
-        return self.source.records
-
-    def record_name(self, record: int) -> str:
-        return self.source.record_name(record)
-
-    def record_label(self, record: int) -> str:
-        return self.source.record_label(record)
-
-    def locate(self, row: int) -> tuple[int, int]:
-        return self.source.locate(row)
-
-    def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
-        return self.source.stored_bytes(rows, columns)
-
-    def row_blocks(self, record: int) -> Sequence[range] | None:
-        return self.source.row_blocks(record)
-
-    def tiles(self, record: int) -> FeatureTiles:
-        return self.source.tiles(record)
-
     def read(self, rows: Indices, columns: Indices | None = None) -> Array:
-        values = self.source.read(rows, columns)
+        values = super().read(rows, columns)
         self.n_reads += 1
         self.n_values += values.size
         return values
 
     def read_stored(self, rows: Indices) -> Any:
-        values = self.source.read_stored(rows)
+        values = super().read_stored(rows)
         self.n_reads += 1
         self.n_values += values.nnz
         return values
