@@ -29,7 +29,7 @@ def write_durably(path: Path, content: bytes) -> None:
         with open(temporary, "wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
+            flush(file.fileno())
         os.replace(temporary, path)
         _sync_folder(path.parent)
 
@@ -50,6 +50,16 @@ def make_durable(path: Path) -> None:
         for name in names:
             _sync_file(Path(parent, name))
         _sync_folder(Path(parent))
+
+
+def flush(descriptor: int) -> None:
+    """Wait until an open file is on the disk: on macOS, fsync only waits until the drive has it in its cache."""
+    try:
+        import fcntl
+
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)  # type: ignore[attr-defined]
+    except (ImportError, AttributeError, OSError):  # Windows, Linux, network drives
+        os.fsync(descriptor)
 
 
 @contextlib.contextmanager
@@ -73,7 +83,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 def _sync_file(path: Path) -> None:
     with naming(path), open(path, "r+b") as file:
-        os.fsync(file.fileno())
+        flush(file.fileno())
 
 
 def _sync_folder(path: Path) -> None:
@@ -84,6 +94,6 @@ def _sync_folder(path: Path) -> None:
         except PermissionError:  # Windows
             return
         try:
-            os.fsync(descriptor)
+            flush(descriptor)
         finally:
             os.close(descriptor)
