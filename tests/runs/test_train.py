@@ -1,6 +1,7 @@
 """Runs: the directory, resuming, holding out, signals."""
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ import pytest
 from scipy import sparse
 
 from terafactor import ArraySource, CheckpointPolicy, MaskedDictionaryLearning, load_model, pack, train
+from terafactor._durable import try_lock
 from terafactor.errors import DataError, ParameterError, RunInterruptedError
 from terafactor.runs import RunDirectory
 from terafactor.runs.checkpoint import checkpoints, newest
@@ -267,6 +269,33 @@ def test_two_processes_cannot_share_a_directory(X, tmp_path):
 
     train(estimator(callbacks=[try_another]), X, tmp_path / "run")
     assert files(tmp_path / "run")
+
+
+def test_looking_whether_a_run_is_in_use_writes_nothing(tmp_path, monkeypatch):
+    assert not RunDirectory(tmp_path / "nothing").in_use
+    assert not (tmp_path / "nothing").exists()
+    run = RunDirectory(tmp_path)
+    assert not run.in_use
+    with run.locked():
+        monkeypatch.setattr("builtins.open", functools.partial(open_unless_writing, open))
+        assert run.in_use
+    assert not run.in_use
+
+
+def open_unless_writing(open_file, place, mode="r", **options):
+    assert mode.startswith("r"), f"{place} was opened for writing"
+    return open_file(place, mode, **options)
+
+
+def test_looking_whether_a_run_is_in_use_does_not_keep_it_from_starting(tmp_path, monkeypatch):
+    run = RunDirectory(tmp_path)
+    run.lock_file.touch()
+    with open(run.lock_file, "rb") as looking:
+        assert try_lock(looking.fileno(), shared=True)
+        assert not run.in_use
+        monkeypatch.setattr("terafactor.runs.directory.time.sleep", lambda seconds: looking.close())
+        with run.locked():
+            assert run.in_use
 
 
 def test_held_out_rows_are_never_learned_from(X, tmp_path):
