@@ -16,9 +16,10 @@ from scipy import sparse
 from terafactor import ArraySource, CheckpointPolicy, MaskedDictionaryLearning, load_model, pack, train
 from terafactor._durable import try_lock
 from terafactor.errors import DataError, ParameterError, RunInterruptedError
-from terafactor.runs import RunDirectory
-from terafactor.runs.checkpoint import checkpoints, newest
+from terafactor.runs import Artifact, RunDirectory
+from terafactor.runs.checkpoint import Checkpointer, checkpoints, newest, step_of
 from terafactor.runs.metrics import read_metrics
+from terafactor.solver.position import Position
 from terafactor.testing import CountingSource
 
 STEPS = CheckpointPolicy(seconds=None, steps=3)
@@ -153,6 +154,23 @@ def test_two_checkpoints_stay_and_every_so_many_by_wish(X, tmp_path):
     train(estimator(), X, tmp_path / "more", checkpoints=CheckpointPolicy(None, 3, keep=1, keep_every=4))
     kept = [int(path.name[5:]) for path in checkpoints(tmp_path / "more" / "checkpoints")]
     assert kept == [12, 24, 27]
+
+
+@pytest.mark.parametrize(
+    ("policy", "kept"), [((7, 2), [15, 30, 45, 60]), ((5, 3), [15, 30, 45, 60]), ((1, 28), [30, 60])]
+)
+def test_every_so_many_checkpoints_stay_where_steps_pass_the_multiples(tmp_path, policy, kept):
+    nothing = Artifact("kind", {}, Position({}, {"values": np.zeros(1)}))
+    for last in (30, 60):  # the second goes on with what the first left
+        checkpointer = Checkpointer(tmp_path, CheckpointPolicy(None, policy[0], 1, policy[1]), lambda _: nothing, print)
+        for step in range(last - 25, last + 1, 5):
+            checkpointer.write(step, nothing.position)
+    assert [step_of(path) for path in checkpoints(tmp_path)] == kept
+
+
+def test_keeping_every_so_many_without_steps_is_refused():
+    with pytest.raises(ParameterError, match="got 4 without steps: say steps"):
+        CheckpointPolicy(keep_every=4)
 
 
 def test_a_checkpoint_is_a_model(X, tmp_path):

@@ -17,7 +17,7 @@ from terafactor._typing import Array
 from terafactor.data.open import from_anywhere
 from terafactor.errors import DataError, ParameterError, RunInterruptedError
 from terafactor.runs.artifact import Artifact, write_artifact
-from terafactor.runs.checkpoint import Checkpointer, CheckpointPolicy, newest
+from terafactor.runs.checkpoint import Checkpointer, CheckpointPolicy, newest, step_of
 from terafactor.runs.directory import RunDirectory, without_none
 from terafactor.runs.live import LiveView
 from terafactor.runs.metrics import Metrics
@@ -294,7 +294,7 @@ class _Training:
         path, artifact = found
         if artifact.kind != self.estimator.kind or artifact.fingerprint != self.fingerprint:
             raise DataError(f"{path} is of another run: of {artifact.kind}, data {artifact.fingerprint}")
-        self.metrics.cut_back(int(path.name.removeprefix("step-")))
+        self.metrics.cut_back(step_of(path))
         logger.info("going on from %s", path)
         return artifact.position
 
