@@ -15,6 +15,7 @@ from scipy import sparse
 
 from terafactor import ArraySource, CheckpointPolicy, MaskedDictionaryLearning, load_model, pack, train
 from terafactor._durable import try_lock
+from terafactor.cli.inspect import describe
 from terafactor.errors import DataError, ParameterError, RunInterruptedError
 from terafactor.runs import Artifact, RunDirectory
 from terafactor.runs.checkpoint import Checkpointer, checkpoints, newest, step_of
@@ -192,6 +193,31 @@ def test_more_epochs_go_on_where_the_run_ended(X, tmp_path):
     train(estimator(n_epochs=3), X, tmp_path / "run", resume=True)
     train(estimator(n_epochs=3), X, tmp_path / "whole")
     assert files(tmp_path / "run") == files(tmp_path / "whole")
+
+
+def test_a_run_interrupted_on_its_way_to_more_epochs_is_unfinished(X, tmp_path, caplog):
+    done = train(estimator(n_epochs=1), X, tmp_path / "run", checkpoints=STEPS)
+    run = RunDirectory(tmp_path / "run")
+    assert run.latest() == (run.model, True)
+    load_model(run.path)
+    assert "went on" not in caplog.text
+    with pytest.raises(KilledError):
+        train(estimator(callbacks=[die_at(20)]), X, run.path, resume=True, checkpoints=STEPS)
+    assert run.latest() == (run.checkpoints / "step-000000018", False)
+    np.testing.assert_array_equal(load_model(run.path).components_, done.components_)
+    assert "went on after this model was written" in caplog.text
+    assert "step-000000018" in caplog.text
+    assert "unfinished" in describe(str(run.path))["run"]["state"]
+    with run.locked():
+        assert describe(str(run.path))["run"]["state"] == "running"
+
+
+def test_a_run_killed_while_its_model_was_replaced_has_the_one_before(X, tmp_path):
+    done = train(estimator(), X, tmp_path / "run")
+    run = RunDirectory(tmp_path / "run")
+    run.model.rename(run.path / ".model.replaced")
+    assert run.latest() == (run.path / ".model.replaced", True)
+    np.testing.assert_array_equal(load_model(run.path).components_, done.components_)
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,7 @@ def _describe_run(run: Any) -> dict[str, dict[str, Any]]:
 
     config, history = run.config(), read_metrics(run.metrics_file)
     kept = [path.name for path in checkpoints(run.checkpoints)]
-    state = "done" if run.model.is_dir() else f"unfinished: go on with terafactor resume {run.path}"
-    progress: dict[str, Any] = {"state": state, "checkpoints": ", ".join(kept) or "none"}
+    progress: dict[str, Any] = {"state": _state(run), "checkpoints": ", ".join(kept) or "none"}
     if history:
         last = history[-1]
         objectives = [line.objective for line in history if line.objective is not None]
@@ -58,6 +57,13 @@ def _describe_run(run: Any) -> dict[str, dict[str, Any]]:
         "held out": config.get("holdout", {}),
         "parameters": config["parameters"],
     }
+
+
+def _state(run: Any) -> str:
+    if run.in_use:
+        return "running"
+    _, done = run.latest()
+    return "done" if done else f"unfinished: go on with terafactor resume {run.path}"
 
 
 def _describe_artifact(path: Path) -> dict[str, dict[str, Any]]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import time
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,8 @@ from typing import IO, Any
 
 from terafactor._durable import naming, try_lock, write_durably
 from terafactor.errors import DataError, ParameterError
+from terafactor.runs.artifact import place_of, read_manifest
+from terafactor.runs.checkpoint import checkpoints, step_of
 
 logger = logging.getLogger("terafactor")
 
@@ -67,6 +70,18 @@ class RunDirectory:
         import tomli_w
 
         write_durably(self.config_file, tomli_w.dumps(without_none(config)).encode())
+
+    def latest(self) -> tuple[Path | None, bool]:
+        """Return the newest of checkpoints and model, None before the first, and whether it is the model.
+
+        A checkpoint is newer than the model where a run that was done has been resumed for more epochs since.
+        """
+        model, written = place_of(self.model), checkpoints(self.checkpoints)
+        done = model.is_dir()
+        end = read_manifest(model)["numbers"].get("n_steps", math.inf) if done else -1
+        if written and step_of(written[-1]) > end:
+            return written[-1], False
+        return (model, True) if done else (None, False)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
