@@ -367,6 +367,14 @@ def test_amounts_to_hold_out(X, tmp_path):
         estimator().hold_out(source, told, 1)
 
 
+@pytest.mark.parametrize("amount", [np.int64(20), np.float32(0.29)])
+def test_an_amount_to_hold_out_may_be_a_number_of_numpy(X, tmp_path, amount):
+    train(estimator(), X, tmp_path / "run", holdout=amount)
+    told = RunDirectory(tmp_path / "run").config()["holdout"]
+    assert told["amount"] == amount
+    assert estimator().hold_out(ArraySource(X), told, 0)[2] == told
+
+
 def test_whole_blocks_and_records_are_held_out(X, tmp_path):
     for part in range(3):
         np.save(tmp_path / f"part{part}.npy", X[part * 30 : part * 30 + 30])

@@ -13,6 +13,7 @@ from terafactor._typing import Indices, is_number
 from terafactor.data import MatrixSource
 from terafactor.data.rows import SelectedRows, choose_records, choose_rows, rows_digest, whole_records
 from terafactor.errors import DataError, ParameterError
+from terafactor.runs.parameters import to_plain
 
 DEFAULT_SHARE, DEFAULT_MOST = 0.05, 2000
 
@@ -25,7 +26,7 @@ def hold_out_rows(
     amount: a number of rows, a share of them, "3 records" for whole records, None for the smaller of 5 % and 2 000
     rows, or what an earlier call told.
     """
-    asked = amount["amount"] if isinstance(amount, Mapping) else amount
+    asked = to_plain(amount["amount"] if isinstance(amount, Mapping) else amount)
     if asked is None:
         asked = _default(source)
     rows = _choose(source, asked, seed)
