@@ -143,6 +143,17 @@ def test_a_parameter_that_cannot_be_starts_no_run(monkeypatch, wrong):
     assert result.exit_code == 0, (result.output, result.exception)
 
 
+def test_data_that_fails_at_the_first_step_does_not_block_the_directory(scratch, X, monkeypatch, capsys):
+    X[:, 3] = np.nan
+    np.save("gaps.npy", X)
+    line = ["fit", "gaps.npy", "-k", 3, "--seed", 0, "--out", "run"]
+    assert run_main(monkeypatch, *line) == 3
+    assert invoke(*line, "--missing", "nan").exit_code == 0
+    assert tomllib.loads((scratch / "run" / "config.toml").read_text())["parameters"]["missing"] == "nan"
+    assert run_main(monkeypatch, *line) == 2
+    assert "holds a run already" in capsys.readouterr().err
+
+
 def test_resume_to_fewer_epochs_than_are_done_is_refused_and_changes_nothing(scratch, monkeypatch, capsys):
     invoke("fit", "X.npy", "-k", 3, "--seed", 0, "--epochs", 3, "--out", "run")
     kept = {path: path.read_bytes() for path in scratch.glob("run/**/*") if path.is_file() and path.name != "log.txt"}

@@ -54,6 +54,12 @@ class RunDirectory:
         """Whether a run was started here."""
         return self.config_file.is_file()
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether a run has made a step here that is on the disk; one that has not may be started anew."""
+        counted = self.metrics_file.is_file() and self.metrics_file.stat().st_size > 0
+        return counted or bool(checkpoints(self.checkpoints)) or place_of(self.model).exists()
+
     def config(self) -> dict[str, Any]:
         """Read the configuration."""
         if not self.is_run:

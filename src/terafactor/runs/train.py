@@ -126,7 +126,7 @@ def train(
     X : data
         What its ``fit`` takes.
     directory : path
-        The run directory. It must be new, unless ``resume``.
+        The run directory. It must be new, or of a run that failed before its first step, unless ``resume``.
     resume : bool
         Go on from the newest checkpoint there, to the same bits as a run that was not interrupted. Data and
         parameters must be the same, except for n_epochs, max_time and tol, which say when to stop; fewer passes than
@@ -158,7 +158,7 @@ def train(
     with run.locked(), run.logging():
         if resume:
             run.config()
-        elif run.is_run:
+        elif run.is_run and run.has_begun:
             raise ParameterError(f"{run.path} holds a run already: resume it, or choose another directory")
         with StopAtOnce():
             data = estimator.open_data(X)
