@@ -205,10 +205,11 @@ def test_errors_are_one_message(monkeypatch, capsys, words, code, message):
     assert errors.strip().count("\n") == 0
 
 
-def test_debug_shows_where(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["terafactor", "fit", "nothing.npy", "--out", "run", "--debug"])
-    with pytest.raises(ValueError, match="does not exist"):
-        main()
+def test_debug_shows_where(monkeypatch, capsys):
+    assert run_main(monkeypatch, "fit", "nothing.npy", "--out", "run", "--debug") == 3
+    errors = capsys.readouterr().err
+    assert "Traceback" in errors
+    assert "nothing.npy does not exist" in errors
 
 
 def test_an_internal_error_is_told_as_one(monkeypatch, capsys):
