@@ -278,6 +278,9 @@ def test_a_signal_stops_the_run_with_a_checkpoint(X, tmp_path, name):
     with pytest.raises(RunInterruptedError, match=rf"stopped by {name}; .*terafactor resume"):
         train(estimator(callbacks=[send]), X, tmp_path / "run")
     assert signal.getsignal(getattr(signal, name)) == before
+    log = (tmp_path / "run" / "log.txt").read_text()
+    assert log.count(f"stopped by {name}") == 2
+    assert "stopped by callback" not in log
     found = newest(tmp_path / "run" / "checkpoints")
     assert found is not None
     assert found[1].position.numbers["n_steps"] in (13, 14)
@@ -389,6 +392,14 @@ def test_whole_blocks_and_records_are_held_out(X, tmp_path):
     assert {row // 10 for row in held_out.rows} == set(held_out.rows[::10] // 10)
     assert held_out.shape[0] == 20
     np.testing.assert_array_equal(data.read(np.arange(70)), store.read(data.rows))
+
+
+def test_a_run_that_holds_nothing_out_says_so_and_why(X, tmp_path):
+    np.save(tmp_path / "X.npy", np.asfortranarray(X))
+    train(estimator(), tmp_path / "X.npy", tmp_path / "run")
+    log = (tmp_path / "run" / "log.txt").read_text()
+    assert log.count("nothing is held out: the 90 rows come in one block") == 1
+    assert "held-out objective none, stopped by n_epochs" in log
 
 
 def test_a_fit_inside_an_abandoned_directory_starts(X, tmp_path):

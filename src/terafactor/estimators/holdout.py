@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from numbers import Integral, Real
@@ -14,6 +15,8 @@ from terafactor.data import MatrixSource
 from terafactor.data.rows import SelectedRows, choose_records, choose_rows, rows_digest, whole_records
 from terafactor.errors import DataError, ParameterError
 from terafactor.runs.parameters import to_plain
+
+logger = logging.getLogger("terafactor")
 
 DEFAULT_SHARE, DEFAULT_MOST = 0.05, 2000
 
@@ -40,8 +43,13 @@ def hold_out_rows(
 
 
 def _default(source: MatrixSource) -> int:
-    one_block = len(source.records) == 1 and len(source.row_blocks(0) or (None, None)) == 1
-    return 0 if one_block else min(int(DEFAULT_SHARE * source.shape[0]), DEFAULT_MOST)
+    n_rows = source.shape[0]
+    if len(source.records) == 1 and len(source.row_blocks(0) or (None, None)) == 1:
+        logger.warning(
+            "nothing is held out: the %d rows come in one block, which cannot be split unless they are packed", n_rows
+        )
+        return 0
+    return min(int(DEFAULT_SHARE * n_rows), DEFAULT_MOST)
 
 
 def _choose(source: MatrixSource, amount: Any, seed: int) -> Indices:

@@ -263,7 +263,7 @@ class _Training:
         """Learn, and leave model, metrics and log in order."""
         self.recorder.audience = [*getattr(self.estimator, "callbacks", ()), *callbacks]
         ours: list[Callback] = [self.recorder, self.checkpointer, self.presenter, self.signals]
-        view = LiveView(self.recorder, self.checkpointer, self.row_bytes, console)
+        view = LiveView(self.recorder, self.checkpointer, self.signals, self.row_bytes, console)
         with self.signals, contextlib.closing(view):
             self.estimator.learn(
                 self.data,
