@@ -246,6 +246,19 @@ def test_inspect_knows_every_kind_of_path(scratch):
     assert "90" in invoke("inspect", "store").output
 
 
+def test_inspect_tells_how_a_store_is_stored(scratch):
+    invoke("pack", "X.npy", "--out", "store", "--dtype", "int16", "--standardize")
+    facts = json.loads(invoke("inspect", "store", "--json").stdout)["source"]
+    assert (facts["dtype"], facts["stored as"], facts["standardized"]) == ("float32", "int16", True)
+    assert facts["bytes on disk"] == sum(path.stat().st_size for path in scratch.glob("store/**/*") if path.is_file())
+
+
+def test_inspect_names_the_arrays_of_an_archive(monkeypatch, capsys):
+    np.savez("model.npz", components_=np.ones((2, 3)), feature_counts_=np.ones(3))
+    assert run_main(monkeypatch, "inspect", "model.npz") == 3
+    assert "archive of arrays (components_, feature_counts_)" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "words",
     [

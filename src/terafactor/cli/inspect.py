@@ -105,7 +105,22 @@ def _describe_source(path: str) -> dict[str, dict[str, Any]]:
             "features read together": tiles.width,
             "rows read together": "any" if blocks is None else max(map(len, blocks), default=0),
             "picture shape": source.geometry,
+            **_describe_store(source),
         }
+    }
+
+
+def _describe_store(source: Any) -> dict[str, Any]:
+    from terafactor.data.packed import PackedSource
+    from terafactor.data.packed_layout import read_store_document
+
+    if not isinstance(source, PackedSource):
+        return {}
+    files = [path for path in source.path.rglob("*") if path.is_file()]
+    return {
+        "stored as": source.layout.dtype,
+        "standardized": read_store_document(source.path)["standardize"],
+        "bytes on disk": sum(path.stat().st_size for path in files),
     }
 
 
@@ -129,7 +144,7 @@ def show(title: str, facts: dict[str, dict[str, Any]]) -> None:
 def _text(name: str, value: Any) -> str:
     from rich.filesize import decimal
 
-    if name in ("bytes", "bytes read", "peak memory", "row_bytes") and isinstance(value, int):
+    if name in ("bytes", "bytes on disk", "bytes read", "peak memory", "row_bytes") and isinstance(value, int):
         return decimal(value)
     if isinstance(value, int) and not isinstance(value, bool) and name != "seed":
         return f"{value:,}"
