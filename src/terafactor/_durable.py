@@ -29,7 +29,7 @@ def write_durably(path: Path, content: bytes) -> None:
         with open(temporary, "wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
+            flush(file.fileno())
         os.replace(temporary, path)
         _sync_folder(path.parent)
 
@@ -52,28 +52,61 @@ def make_durable(path: Path) -> None:
         _sync_folder(Path(parent))
 
 
-@contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Refuse to work in a folder where another process does; the lock goes with the process. Windows has none."""
+def flush(descriptor: int) -> None:
+    """Wait until an open file is on the disk: on macOS, fsync only waits until the drive has it in its cache."""
     try:
         import fcntl
-    except ImportError:
-        yield
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
+
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)  # type: ignore[attr-defined]
+    except (ImportError, AttributeError, OSError):  # Windows, Linux, network drives
+        os.fsync(descriptor)
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Refuse to work in a folder where another process does; the lock goes with the process."""
+    descriptor = _open_to_lock(folder)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise DataError(f"{folder} is being written by another process: wait for it to end") from error
+        if not try_lock(descriptor):
+            raise DataError(f"{folder} is being written by another process: wait for it to end")
         yield
     finally:
         os.close(descriptor)
 
 
+def try_lock(descriptor: int, *, shared: bool = False) -> bool:
+    """Lock an open file until it is closed; False when another process has it.
+
+    shared: only against those who want it for themselves, where the system tells the difference, as Windows does not.
+    """
+    try:
+        _lock(descriptor, shared)
+    except OSError:
+        return False
+    return True
+
+
+def _open_to_lock(folder: Path) -> int:
+    try:
+        return os.open(folder, os.O_RDONLY)
+    except PermissionError:  # Windows, where a folder cannot be renamed either while a file in it is open
+        return os.open(folder.with_name(f".{folder.name}.lock"), os.O_RDWR | os.O_CREAT)
+
+
+def _lock(descriptor: int, shared: bool) -> None:
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+    else:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+
+
 def _sync_file(path: Path) -> None:
     with naming(path), open(path, "r+b") as file:
-        os.fsync(file.fileno())
+        flush(file.fileno())
 
 
 def _sync_folder(path: Path) -> None:
@@ -84,6 +117,6 @@ def _sync_folder(path: Path) -> None:
         except PermissionError:  # Windows
             return
         try:
-            os.fsync(descriptor)
+            flush(descriptor)
         finally:
             os.close(descriptor)

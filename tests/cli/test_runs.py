@@ -143,6 +143,17 @@ def test_a_parameter_that_cannot_be_starts_no_run(monkeypatch, wrong):
     assert result.exit_code == 0, (result.output, result.exception)
 
 
+def test_data_that_fails_at_the_first_step_does_not_block_the_directory(scratch, X, monkeypatch, capsys):
+    X[:, 3] = np.nan
+    np.save("gaps.npy", X)
+    line = ["fit", "gaps.npy", "-k", 3, "--seed", 0, "--out", "run"]
+    assert run_main(monkeypatch, *line) == 3
+    assert invoke(*line, "--missing", "nan").exit_code == 0
+    assert tomllib.loads((scratch / "run" / "config.toml").read_text())["parameters"]["missing"] == "nan"
+    assert run_main(monkeypatch, *line) == 2
+    assert "holds a run already" in capsys.readouterr().err
+
+
 def test_resume_to_fewer_epochs_than_are_done_is_refused_and_changes_nothing(scratch, monkeypatch, capsys):
     invoke("fit", "X.npy", "-k", 3, "--seed", 0, "--epochs", 3, "--out", "run")
     kept = {path: path.read_bytes() for path in scratch.glob("run/**/*") if path.is_file() and path.name != "log.txt"}
@@ -194,10 +205,11 @@ def test_errors_are_one_message(monkeypatch, capsys, words, code, message):
     assert errors.strip().count("\n") == 0
 
 
-def test_debug_shows_where(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["terafactor", "fit", "nothing.npy", "--out", "run", "--debug"])
-    with pytest.raises(ValueError, match="does not exist"):
-        main()
+def test_debug_shows_where(monkeypatch, capsys):
+    assert run_main(monkeypatch, "fit", "nothing.npy", "--out", "run", "--debug") == 3
+    errors = capsys.readouterr().err
+    assert "Traceback" in errors
+    assert "nothing.npy does not exist" in errors
 
 
 def test_an_internal_error_is_told_as_one(monkeypatch, capsys):
@@ -232,6 +244,19 @@ def test_inspect_knows_every_kind_of_path(scratch):
     assert json.loads(invoke("inspect", "X.npy", "--json").stdout)["source"]["rows"] == 90
     assert json.loads(invoke("inspect", "store", "--json").stdout)["source"]["rows read together"] == 40
     assert "90" in invoke("inspect", "store").output
+
+
+def test_inspect_tells_how_a_store_is_stored(scratch):
+    invoke("pack", "X.npy", "--out", "store", "--dtype", "int16", "--standardize")
+    facts = json.loads(invoke("inspect", "store", "--json").stdout)["source"]
+    assert (facts["dtype"], facts["stored as"], facts["standardized"]) == ("float32", "int16", True)
+    assert facts["bytes on disk"] == sum(path.stat().st_size for path in scratch.glob("store/**/*") if path.is_file())
+
+
+def test_inspect_names_the_arrays_of_an_archive(monkeypatch, capsys):
+    np.savez("model.npz", components_=np.ones((2, 3)), feature_counts_=np.ones(3))
+    assert run_main(monkeypatch, "inspect", "model.npz") == 3
+    assert "archive of arrays (components_, feature_counts_)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

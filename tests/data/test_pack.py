@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 import time
+import types
 
 import numpy as np
 import pytest
@@ -150,10 +151,12 @@ def test_rows_that_the_source_keeps_together_are_read_together(tmp_path):
 
 @pytest.fixture
 def other_system(monkeypatch):
-    """A system without reads at a position, advice, locks, and folders that can be opened, such as Windows."""
+    """A system without reads at a position, advice, and folders that can be opened, with other locks: like Windows."""
     for name in ("preadv", "pread", "posix_fadvise"):
         monkeypatch.delattr(os, name, raising=False)
     monkeypatch.setitem(sys.modules, "fcntl", None)
+    locks = types.SimpleNamespace(LK_NBLCK=2, locking=lambda descriptor, mode, n_bytes: None)
+    monkeypatch.setitem(sys.modules, "msvcrt", locks)
     opens = os.open
 
     def open_files_only(path, *arguments, **options):
@@ -244,6 +247,15 @@ def test_finished_records_are_not_read_again(tmp_path, monkeypatch):
     reads = CountingSource(ArraySource(values()))
     pack(reads, tmp_path / "store", block_rows=BLOCK)
     assert reads.n_values == (137 - sum(finished) + 16) * N_FEATURES, "16 rows are for the fingerprint"
+
+
+def test_two_processes_do_not_write_one_store_on_another_system(tmp_path, other_system, monkeypatch):
+    def refuse(descriptor, mode, n_bytes):
+        raise PermissionError
+
+    monkeypatch.setattr(sys.modules["msvcrt"], "locking", refuse)
+    with pytest.raises(DataError, match="written by another process"):
+        pack(values(), tmp_path / "store")
 
 
 def test_two_processes_do_not_write_one_store(tmp_path):

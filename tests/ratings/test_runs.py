@@ -11,6 +11,7 @@ from terafactor import CheckpointPolicy, MatrixCompletion, RatingTable, load_mod
 from terafactor.cli import main
 from terafactor.cli.app import app
 from terafactor.errors import RunInterruptedError
+from terafactor.runs import RunDirectory
 
 METHODS = [
     {},
@@ -18,6 +19,11 @@ METHODS = [
     {"statistics": "masked", "codes": "last"},
     {"statistics": "masked", "projection": "exact"},
 ]
+
+
+def test_an_amount_to_hold_out_may_be_a_number_of_numpy(X, tmp_path):
+    train(MatrixCompletion(3, n_epochs=1), X, tmp_path / "run", holdout=np.int64(20))
+    assert RunDirectory(tmp_path / "run").config()["holdout"]["ratings"] == 20
 
 
 @pytest.mark.parametrize("parameters", METHODS, ids=str)

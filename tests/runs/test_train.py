@@ -1,6 +1,7 @@
 """Runs: the directory, resuming, holding out, signals."""
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -13,10 +14,13 @@ import pytest
 from scipy import sparse
 
 from terafactor import ArraySource, CheckpointPolicy, MaskedDictionaryLearning, load_model, pack, train
+from terafactor._durable import try_lock
+from terafactor.cli.inspect import describe
 from terafactor.errors import DataError, ParameterError, RunInterruptedError
-from terafactor.runs import RunDirectory
-from terafactor.runs.checkpoint import checkpoints, newest
+from terafactor.runs import Artifact, RunDirectory
+from terafactor.runs.checkpoint import Checkpointer, checkpoints, newest, step_of
 from terafactor.runs.metrics import read_metrics
+from terafactor.solver.position import Position
 from terafactor.testing import CountingSource
 
 STEPS = CheckpointPolicy(seconds=None, steps=3)
@@ -153,6 +157,23 @@ def test_two_checkpoints_stay_and_every_so_many_by_wish(X, tmp_path):
     assert kept == [12, 24, 27]
 
 
+@pytest.mark.parametrize(
+    ("policy", "kept"), [((7, 2), [15, 30, 45, 60]), ((5, 3), [15, 30, 45, 60]), ((1, 28), [30, 60])]
+)
+def test_every_so_many_checkpoints_stay_where_steps_pass_the_multiples(tmp_path, policy, kept):
+    nothing = Artifact("kind", {}, Position({}, {"values": np.zeros(1)}))
+    for last in (30, 60):  # the second goes on with what the first left
+        checkpointer = Checkpointer(tmp_path, CheckpointPolicy(None, policy[0], 1, policy[1]), lambda _: nothing, print)
+        for step in range(last - 25, last + 1, 5):
+            checkpointer.write(step, nothing.position)
+    assert [step_of(path) for path in checkpoints(tmp_path)] == kept
+
+
+def test_keeping_every_so_many_without_steps_is_refused():
+    with pytest.raises(ParameterError, match="got 4 without steps: say steps"):
+        CheckpointPolicy(keep_every=4)
+
+
 def test_a_checkpoint_is_a_model(X, tmp_path):
     train(estimator(statistics="masked", projection="exact", constraint="l1"), X, tmp_path / "run", checkpoints=STEPS)
     place = checkpoints(tmp_path / "run" / "checkpoints")[-1]
@@ -172,6 +193,31 @@ def test_more_epochs_go_on_where_the_run_ended(X, tmp_path):
     train(estimator(n_epochs=3), X, tmp_path / "run", resume=True)
     train(estimator(n_epochs=3), X, tmp_path / "whole")
     assert files(tmp_path / "run") == files(tmp_path / "whole")
+
+
+def test_a_run_interrupted_on_its_way_to_more_epochs_is_unfinished(X, tmp_path, caplog):
+    done = train(estimator(n_epochs=1), X, tmp_path / "run", checkpoints=STEPS)
+    run = RunDirectory(tmp_path / "run")
+    assert run.latest() == (run.model, True)
+    load_model(run.path)
+    assert "went on" not in caplog.text
+    with pytest.raises(KilledError):
+        train(estimator(callbacks=[die_at(20)]), X, run.path, resume=True, checkpoints=STEPS)
+    assert run.latest() == (run.checkpoints / "step-000000018", False)
+    np.testing.assert_array_equal(load_model(run.path).components_, done.components_)
+    assert "went on after this model was written" in caplog.text
+    assert "step-000000018" in caplog.text
+    assert "unfinished" in describe(str(run.path))["run"]["state"]
+    with run.locked():
+        assert describe(str(run.path))["run"]["state"] == "running"
+
+
+def test_a_run_killed_while_its_model_was_replaced_has_the_one_before(X, tmp_path):
+    done = train(estimator(), X, tmp_path / "run")
+    run = RunDirectory(tmp_path / "run")
+    run.model.rename(run.path / ".model.replaced")
+    assert run.latest() == (run.path / ".model.replaced", True)
+    np.testing.assert_array_equal(load_model(run.path).components_, done.components_)
 
 
 @pytest.mark.parametrize(
@@ -232,6 +278,9 @@ def test_a_signal_stops_the_run_with_a_checkpoint(X, tmp_path, name):
     with pytest.raises(RunInterruptedError, match=rf"stopped by {name}; .*terafactor resume"):
         train(estimator(callbacks=[send]), X, tmp_path / "run")
     assert signal.getsignal(getattr(signal, name)) == before
+    log = (tmp_path / "run" / "log.txt").read_text()
+    assert log.count(f"stopped by {name}") == 2
+    assert "stopped by callback" not in log
     found = newest(tmp_path / "run" / "checkpoints")
     assert found is not None
     assert found[1].position.numbers["n_steps"] in (13, 14)
@@ -269,6 +318,33 @@ def test_two_processes_cannot_share_a_directory(X, tmp_path):
     assert files(tmp_path / "run")
 
 
+def test_looking_whether_a_run_is_in_use_writes_nothing(tmp_path, monkeypatch):
+    assert not RunDirectory(tmp_path / "nothing").in_use
+    assert not (tmp_path / "nothing").exists()
+    run = RunDirectory(tmp_path)
+    assert not run.in_use
+    with run.locked():
+        monkeypatch.setattr("builtins.open", functools.partial(open_unless_writing, open))
+        assert run.in_use
+    assert not run.in_use
+
+
+def open_unless_writing(open_file, place, mode="r", **options):
+    assert mode.startswith("r"), f"{place} was opened for writing"
+    return open_file(place, mode, **options)
+
+
+def test_looking_whether_a_run_is_in_use_does_not_keep_it_from_starting(tmp_path, monkeypatch):
+    run = RunDirectory(tmp_path)
+    run.lock_file.touch()
+    with open(run.lock_file, "rb") as looking:
+        assert try_lock(looking.fileno(), shared=True)
+        assert not run.in_use
+        monkeypatch.setattr("terafactor.runs.directory.time.sleep", lambda seconds: looking.close())
+        with run.locked():
+            assert run.in_use
+
+
 def test_held_out_rows_are_never_learned_from(X, tmp_path):
     source = CountingSource(ArraySource(X))
     seen = []
@@ -294,6 +370,14 @@ def test_amounts_to_hold_out(X, tmp_path):
         estimator().hold_out(source, told, 1)
 
 
+@pytest.mark.parametrize("amount", [np.int64(20), np.float32(0.29)])
+def test_an_amount_to_hold_out_may_be_a_number_of_numpy(X, tmp_path, amount):
+    train(estimator(), X, tmp_path / "run", holdout=amount)
+    told = RunDirectory(tmp_path / "run").config()["holdout"]
+    assert told["amount"] == amount
+    assert estimator().hold_out(ArraySource(X), told, 0)[2] == told
+
+
 def test_whole_blocks_and_records_are_held_out(X, tmp_path):
     for part in range(3):
         np.save(tmp_path / f"part{part}.npy", X[part * 30 : part * 30 + 30])
@@ -308,6 +392,14 @@ def test_whole_blocks_and_records_are_held_out(X, tmp_path):
     assert {row // 10 for row in held_out.rows} == set(held_out.rows[::10] // 10)
     assert held_out.shape[0] == 20
     np.testing.assert_array_equal(data.read(np.arange(70)), store.read(data.rows))
+
+
+def test_a_run_that_holds_nothing_out_says_so_and_why(X, tmp_path):
+    np.save(tmp_path / "X.npy", np.asfortranarray(X))
+    train(estimator(), tmp_path / "X.npy", tmp_path / "run")
+    log = (tmp_path / "run" / "log.txt").read_text()
+    assert log.count("nothing is held out: the 90 rows come in one block") == 1
+    assert "held-out objective none, stopped by n_epochs" in log
 
 
 def test_a_fit_inside_an_abandoned_directory_starts(X, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated
 
@@ -84,9 +85,10 @@ def main() -> None:
         app()
     except Exception as error:
         if debug:
-            raise
-        ours = isinstance(error, TerafactorError)
-        typer.secho(f"error: {error}" if ours else f"internal error: {_describe(error)}", fg="red", err=True)
+            traceback.print_exc()
+        else:
+            ours = isinstance(error, TerafactorError)
+            typer.secho(f"error: {error}" if ours else f"internal error: {_describe(error)}", fg="red", err=True)
         sys.exit(exit_code(error))
 
 

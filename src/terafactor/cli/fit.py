@@ -33,7 +33,7 @@ CheckpointSteps = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Steps between checkpoints, too.", rich_help_panel=RUN)
 ]
 KeepEvery = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Keep every N-th of these for good.", rich_help_panel=RUN)
+    int | None, typer.Option(min=1, metavar="N", help="Keep every N-th by steps for good.", rich_help_panel=RUN)
 ]
 
 

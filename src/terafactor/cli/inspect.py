@@ -44,8 +44,7 @@ def _describe_run(run: Any) -> dict[str, dict[str, Any]]:
 
     config, history = run.config(), read_metrics(run.metrics_file)
     kept = [path.name for path in checkpoints(run.checkpoints)]
-    state = "done" if run.model.is_dir() else f"unfinished: go on with terafactor resume {run.path}"
-    progress: dict[str, Any] = {"state": state, "checkpoints": ", ".join(kept) or "none"}
+    progress: dict[str, Any] = {"state": _state(run), "checkpoints": ", ".join(kept) or "none"}
     if history:
         last = history[-1]
         objectives = [line.objective for line in history if line.objective is not None]
@@ -58,6 +57,13 @@ def _describe_run(run: Any) -> dict[str, dict[str, Any]]:
         "held out": config.get("holdout", {}),
         "parameters": config["parameters"],
     }
+
+
+def _state(run: Any) -> str:
+    if run.in_use:
+        return "running"
+    _, done = run.latest()
+    return "done" if done else f"unfinished: go on with terafactor resume {run.path}"
 
 
 def _describe_artifact(path: Path) -> dict[str, dict[str, Any]]:
@@ -99,7 +105,22 @@ def _describe_source(path: str) -> dict[str, dict[str, Any]]:
             "features read together": tiles.width,
             "rows read together": "any" if blocks is None else max(map(len, blocks), default=0),
             "picture shape": source.geometry,
+            **_describe_store(source),
         }
+    }
+
+
+def _describe_store(source: Any) -> dict[str, Any]:
+    from terafactor.data.packed import PackedSource
+    from terafactor.data.packed_layout import read_store_document
+
+    if not isinstance(source, PackedSource):
+        return {}
+    files = [path for path in source.path.rglob("*") if path.is_file()]
+    return {
+        "stored as": source.layout.dtype,
+        "standardized": read_store_document(source.path)["standardize"],
+        "bytes on disk": sum(path.stat().st_size for path in files),
     }
 
 
@@ -123,7 +144,7 @@ def show(title: str, facts: dict[str, dict[str, Any]]) -> None:
 def _text(name: str, value: Any) -> str:
     from rich.filesize import decimal
 
-    if name in ("bytes", "bytes read", "peak memory", "row_bytes") and isinstance(value, int):
+    if name in ("bytes", "bytes on disk", "bytes read", "peak memory", "row_bytes") and isinstance(value, int):
         return decimal(value)
     if isinstance(value, int) and not isinstance(value, bool) and name != "seed":
         return f"{value:,}"

@@ -120,7 +120,7 @@ def open_npz(path: Path, inside: str | None = None) -> MatrixSource:
 
 
 def _check_members(path: Path) -> None:
-    """Refuse arrays of Python objects, and those that claim more than the file holds, before any is loaded."""
+    """Refuse arrays of Python objects, that claim more than the file holds, or of no sparse matrix, before loading."""
     with zipfile.ZipFile(path) as archive:
         for member in archive.infolist():
             name = f"{member.filename} in {path}"
@@ -129,6 +129,12 @@ def _check_members(path: Path) -> None:
                 claimed, held = math.prod(shape) * dtype.itemsize, member.file_size - file.tell()
             if claimed != held:
                 raise DataError(f"{name} claims {claimed} bytes of numbers, but has {held}: write it again")
+        names = [name.removesuffix(".npy") for name in archive.namelist()]
+    if "format" not in names:
+        raise DataError(
+            f"{path} is no sparse matrix written by scipy.sparse.save_npz, but an archive of arrays "
+            f"({', '.join(names)}): write one of them to a file of its own with np.save"
+        )
 
 
 FORMAT = Format(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from numbers import Integral, Real
@@ -13,6 +14,9 @@ from terafactor._typing import Indices, is_number
 from terafactor.data import MatrixSource
 from terafactor.data.rows import SelectedRows, choose_records, choose_rows, rows_digest, whole_records
 from terafactor.errors import DataError, ParameterError
+from terafactor.runs.parameters import to_plain
+
+logger = logging.getLogger("terafactor")
 
 DEFAULT_SHARE, DEFAULT_MOST = 0.05, 2000
 
@@ -25,7 +29,7 @@ def hold_out_rows(
     amount: a number of rows, a share of them, "3 records" for whole records, None for the smaller of 5 % and 2 000
     rows, or what an earlier call told.
     """
-    asked = amount["amount"] if isinstance(amount, Mapping) else amount
+    asked = to_plain(amount["amount"] if isinstance(amount, Mapping) else amount)
     if asked is None:
         asked = _default(source)
     rows = _choose(source, asked, seed)
@@ -39,8 +43,13 @@ def hold_out_rows(
 
 
 def _default(source: MatrixSource) -> int:
-    one_block = len(source.records) == 1 and len(source.row_blocks(0) or (None, None)) == 1
-    return 0 if one_block else min(int(DEFAULT_SHARE * source.shape[0]), DEFAULT_MOST)
+    n_rows = source.shape[0]
+    if len(source.records) == 1 and len(source.row_blocks(0) or (None, None)) == 1:
+        logger.warning(
+            "nothing is held out: the %d rows come in one block, which cannot be split unless they are packed", n_rows
+        )
+        return 0
+    return min(int(DEFAULT_SHARE * n_rows), DEFAULT_MOST)
 
 
 def _choose(source: MatrixSource, amount: Any, seed: int) -> Indices:

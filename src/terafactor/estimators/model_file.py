@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from importlib import import_module
 from pathlib import Path
@@ -11,10 +12,12 @@ import numpy as np
 
 from terafactor._durable import naming
 from terafactor.errors import DataError, ParameterError
-from terafactor.runs.artifact import Artifact, read_artifact, write_artifact
+from terafactor.runs.artifact import Artifact, place_of, read_artifact, write_artifact
 from terafactor.runs.directory import RunDirectory
 from terafactor.runs.parameters import from_plain
 from terafactor.solver.position import Position
+
+logger = logging.getLogger("terafactor")
 
 
 class ModelFileMixin:
@@ -63,7 +66,9 @@ class ModelFileMixin:
 def load_model(path: Path | str) -> Any:
     """Load a fitted estimator from a model folder, a checkpoint, or a run directory with a model in it.
 
-    The training data is not needed. Files are verified before anything is allocated, and hold no code.
+    The training data is not needed. Files are verified before anything is allocated, and hold no code. Of a run that
+    was resumed for more epochs and has not come to its end, it is the model before, and a warning in the log names the
+    newest checkpoint.
 
     Parameters
     ----------
@@ -82,10 +87,23 @@ def load_model(path: Path | str) -> Any:
     True
     """
     run = RunDirectory(path)
-    if run.is_run and not run.model.is_dir():
-        raise DataError(f"{path} has no model yet: finish it with terafactor resume, or load one of its checkpoints")
-    artifact = read_artifact(run.model if run.is_run else path)
+    artifact = read_artifact(_model_of(run) if run.is_run else path)
     return estimator_class(artifact.kind).from_artifact(artifact)
+
+
+def _model_of(run: RunDirectory) -> Path:
+    """Return the model of a run, saying so when the run has gone on since."""
+    newest, is_model = run.latest()
+    model = place_of(run.model)
+    if not model.is_dir():
+        raise DataError(
+            f"{run.path} has no model yet: finish it with terafactor resume, or load one of its checkpoints"
+        )
+    if not is_model:
+        logger.warning(
+            "%s went on after this model was written: finish it with terafactor resume, or load %s", run.path, newest
+        )
+    return model
 
 
 def estimator_class(kind: Any) -> Any:

@@ -66,14 +66,11 @@ def story_of_run(directory: Path | str, folder: Path | None = None) -> Story:
 
 def _latest(run: RunDirectory) -> tuple[Artifact | None, bool]:
     """Return the newest state of a run, None before its first checkpoint, and whether it is that of its end."""
-    checkpoint = newest(run.checkpoints)
-    model = read_artifact(run.model) if run.model.is_dir() else None
-    if checkpoint is None:
-        return model, model is not None
-    step = int(checkpoint[0].name.removeprefix("step-"))
-    if model is None or step > model.position.numbers.get("n_steps", step):  # resumed for more epochs since
-        return checkpoint[1], False
-    return model, True
+    place, finished = run.latest()
+    if place is not None and finished:
+        return read_artifact(place), True
+    checkpoint = newest(run.checkpoints)  # that is whole
+    return None if checkpoint is None else checkpoint[1], False
 
 
 def _rows(estimator: Any, config: dict[str, Any]) -> tuple[Any, list[str]]:

@@ -14,6 +14,7 @@ from terafactor._random import Purpose, generator
 from terafactor._typing import is_number
 from terafactor.errors import DataError, ParameterError
 from terafactor.ratings.table import RatingTable
+from terafactor.runs.parameters import to_plain
 
 DEFAULT_SHARE, DEFAULT_MOST = 0.05, 100_000
 
@@ -34,7 +35,7 @@ def hold_out_ratings(table: RatingTable, amount: Any, seed: int) -> tuple[Rating
 
     amount: a number of ratings, a share of them, None for the smaller of 5 % and 100 000, or what an earlier call told.
     """
-    asked = amount["amount"] if isinstance(amount, Mapping) else amount
+    asked = to_plain(amount["amount"] if isinstance(amount, Mapping) else amount)
     if asked is None:
         asked = min(int(DEFAULT_SHARE * len(table)), DEFAULT_MOST)
     chosen = np.sort(generator(seed, Purpose.HOLDOUT).permutation(len(table))[: _count(asked, len(table))])

@@ -89,9 +89,7 @@ def write_artifact(artifact: Artifact, folder: Path | str, *, overwrite: bool = 
 
 def read_artifact(folder: Path | str) -> Artifact:
     """Read a folder that :func:`write_artifact` wrote, refusing one that is damaged, foreign or of another version."""
-    folder = Path(folder)
-    if not folder.exists() and _aside(folder).exists():  # killed while it was replaced
-        folder = _aside(folder)
+    folder = place_of(Path(folder))
     manifest = read_manifest(folder)
     arrays = _read_arrays(folder / ARRAYS, manifest)
     return Artifact(
@@ -101,6 +99,11 @@ def read_artifact(folder: Path | str) -> Artifact:
         fingerprint=manifest["fingerprint"],
         versions=manifest["versions"],
     )
+
+
+def place_of(folder: Path) -> Path:
+    """Return where an artifact is: set aside, where a process was killed while it replaced it."""
+    return _aside(folder) if not folder.exists() and _aside(folder).exists() else folder
 
 
 def verify_artifact(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import re
@@ -36,13 +37,21 @@ class CheckpointPolicy:
     """How many of the newest stay."""
 
     keep_every: int | None = None
-    """Every so many written one stays for good; None: no other than the newest."""
+    """Every so many of those by steps stay for good; None: none but the newest.
+
+    Which ones: the first at or past each multiple of ``keep_every * steps`` steps.
+    """
 
     def __post_init__(self) -> None:
         for name, least in (("steps", 1), ("keep", 1), ("keep_every", 1)):
             value = getattr(self, name)
             if not (name != "keep" and value is None) and not (is_number(value, Integral) and value >= least):
                 raise ParameterError(f"{name} of checkpoints must be an integer >= {least}, got {value!r}")
+        if self.keep_every is not None and self.steps is None:
+            raise ParameterError(
+                f"keep_every of checkpoints counts those by steps, got {self.keep_every} without steps: "
+                "say steps (--checkpoint-steps), too"
+            )
         if self.seconds is not None and not (is_number(self.seconds, Real) and 0 < self.seconds < math.inf):
             raise ParameterError(f"seconds between checkpoints must be a number > 0 or None, got {self.seconds!r}")
 
@@ -105,12 +114,17 @@ class Checkpointer:
 
     def _prune(self) -> None:
         written = checkpoints(self.folder)
-        every = self.policy.keep_every
-        for age, place in enumerate(reversed(written)):
-            number = int(place.name.removeprefix("step-"))
-            for_good = every is not None and self.policy.steps is not None and number % (every * self.policy.steps) == 0
-            if age >= self.policy.keep and not for_good:
+        steps = itertools.pairwise([0, *map(step_of, written)])
+        for place, (before, step) in zip(written[: -self.policy.keep], steps, strict=False):
+            if not self._stays(step, before):
                 remove(place)
+
+    def _stays(self, step: int, before: int) -> bool:
+        """Whether one stays for good, given the step of the one before it."""
+        policy = self.policy
+        if policy.steps is None or policy.keep_every is None:
+            return False
+        return passes_multiple(step, step - before, policy.keep_every * policy.steps)
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -118,6 +132,11 @@ def checkpoints(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     return sorted(path for path in folder.iterdir() if re.fullmatch(r"step-\d{9,}", path.name))
+
+
+def step_of(checkpoint: Path) -> int:
+    """Return the step that a checkpoint is of."""
+    return int(checkpoint.name.removeprefix("step-"))
 
 
 def newest(folder: Path) -> tuple[Path, Artifact] | None:

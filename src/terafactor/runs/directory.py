@@ -13,16 +13,22 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
+import math
+import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from terafactor._durable import naming, write_durably
+from terafactor._durable import naming, try_lock, write_durably
 from terafactor.errors import DataError, ParameterError
+from terafactor.runs.artifact import place_of, read_manifest
+from terafactor.runs.checkpoint import checkpoints, step_of
 
 logger = logging.getLogger("terafactor")
+
+LOOK = 0.1
+"""Seconds that a process which looks whether a run is in use holds its lock at most."""
 
 
 class RunDirectory:
@@ -38,6 +44,7 @@ class RunDirectory:
         self.config_file = self.path / "config.toml"
         self.metrics_file = self.path / "metrics.jsonl"
         self.log_file = self.path / "log.txt"
+        self.lock_file = self.path / ".lock"
         self.report_file = self.path / "report.html"
         self.checkpoints = self.path / "checkpoints"
         self.model = self.path / "model"
@@ -46,6 +53,12 @@ class RunDirectory:
     def is_run(self) -> bool:
         """Whether a run was started here."""
         return self.config_file.is_file()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a run has made a step here that is on the disk; one that has not may be started anew."""
+        counted = self.metrics_file.is_file() and self.metrics_file.stat().st_size > 0
+        return counted or bool(checkpoints(self.checkpoints)) or place_of(self.model).exists()
 
     def config(self) -> dict[str, Any]:
         """Read the configuration."""
@@ -64,14 +77,26 @@ class RunDirectory:
 
         write_durably(self.config_file, tomli_w.dumps(without_none(config)).encode())
 
+    def latest(self) -> tuple[Path | None, bool]:
+        """Return the newest of checkpoints and model, None before the first, and whether it is the model.
+
+        A checkpoint is newer than the model where a run that was done has been resumed for more epochs since.
+        """
+        model, written = place_of(self.model), checkpoints(self.checkpoints)
+        done = model.is_dir()
+        end = read_manifest(model)["numbers"].get("n_steps", math.inf) if done else -1
+        if written and step_of(written[-1]) > end:
+            return written[-1], False
+        return (model, True) if done else (None, False)
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the directory, made if need be, against other processes. A process that dies lets go of it."""
         with naming(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            file = open(self.path / ".lock", "ab")  # noqa: SIM115
+            file = open(self.lock_file, "ab")  # noqa: SIM115
         with file:
-            if not _try_lock(file):
+            if not (try_lock(file.fileno()) or _try_again(file)):
                 raise ParameterError(
                     f"another process is working in {self.path}: wait for it, or choose another directory"
                 )
@@ -79,12 +104,11 @@ class RunDirectory:
 
     @property
     def in_use(self) -> bool:
-        """Whether a process is working there."""
-        try:
-            with self.locked():
-                return False
-        except ParameterError:
-            return True
+        """Whether a process is working there; looking changes nothing."""
+        if not self.lock_file.is_file():
+            return False
+        with naming(self.lock_file, "read"), open(self.lock_file, "rb") as file:
+            return not try_lock(file.fileno(), shared=True)
 
     @contextlib.contextmanager
     def logging(self) -> Iterator[None]:
@@ -112,17 +136,7 @@ def without_none(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _try_lock(file: IO[bytes]) -> bool:
-    """Lock a file until it is closed; False when another process has it."""
-    try:
-        if os.name == "nt":
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+def _try_again(file: IO[bytes]) -> bool:
+    """Lock a file after a moment, in case somebody only looked."""
+    time.sleep(LOOK)
+    return try_lock(file.fileno())

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from terafactor._words import data_size, duration
 from terafactor.runs.checkpoint import Checkpointer
+from terafactor.runs.signals import StopSignals
 from terafactor.solver.callbacks import Recorder, Snapshot
 
 logger = logging.getLogger("terafactor")
@@ -28,17 +29,25 @@ class LiveView:
 
     Parameters
     ----------
-    recorder, checkpointer : Recorder, Checkpointer
-        Know the last objective and the last checkpoint.
+    recorder, checkpointer, signals : Recorder, Checkpointer, StopSignals
+        Know the last objective, the last checkpoint and what asked to stop.
     row_bytes : int
         Bytes of a full row; 0 when that means nothing.
     console : rich.console.Console or None
         Where to show it; None: the log only.
     """
 
-    def __init__(self, recorder: Recorder, checkpointer: Checkpointer, row_bytes: int, console: Console | None) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        checkpointer: Checkpointer,
+        signals: StopSignals,
+        row_bytes: int,
+        console: Console | None,
+    ) -> None:
         self.recorder = recorder
         self.checkpointer = checkpointer
+        self.signals = signals
         self.row_bytes = row_bytes
         self.console = console
         self._first: Snapshot | None = None
@@ -96,7 +105,7 @@ class LiveView:
             ("checkpoint", self._checkpoint()),
         ]
         if snapshot.stopped_by is not None:
-            facts[5] = ("stopped by", snapshot.stopped_by)
+            facts[5] = ("stopped by", self.signals.name(snapshot.stopped_by))
         return facts
 
     def _rate(self, snapshot: Snapshot, name: str) -> float:
@@ -112,7 +121,9 @@ class LiveView:
 
     def _objective(self) -> str:
         known = [line.objective for line in self.recorder.history if line.objective is not None]
-        return f"{known[-1]:.6g}" if known else "none yet"
+        if known:
+            return f"{known[-1]:.6g}"
+        return "none" if self.recorder.objective is None else "none yet"
 
     def _checkpoint(self) -> str:
         if self.checkpointer.last_step is None:

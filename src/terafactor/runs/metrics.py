@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from dataclasses import asdict, fields
 from pathlib import Path
 
-from terafactor._durable import naming, write_durably
+from terafactor._durable import flush, naming, write_durably
 from terafactor.errors import DataError
 from terafactor.solver.callbacks import Evaluation
 
@@ -38,7 +37,7 @@ class Metrics:
         """Wait until the lines are on the disk."""
         if self.path.exists():
             with naming(self.path), open(self.path, "ab") as file:
-                os.fsync(file.fileno())
+                flush(file.fileno())
 
     def cut_back(self, step: int) -> None:
         """Take up the file of an interrupted run, without the lines after ``step`` and a half-written last one."""

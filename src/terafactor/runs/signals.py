@@ -38,6 +38,10 @@ class StopSignals:
     def __call__(self, snapshot: Snapshot) -> bool:
         return self.received is not None
 
+    def name(self, stopped_by: str) -> str:
+        """Return what ended a fit by its name: to the fit, a signal is a callback like any other."""
+        return self.received if self.received is not None and stopped_by == "callback" else stopped_by
+
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGINT and self.received == "SIGINT":
             raise KeyboardInterrupt

@@ -17,7 +17,7 @@ from terafactor._typing import Array
 from terafactor.data.open import from_anywhere
 from terafactor.errors import DataError, ParameterError, RunInterruptedError
 from terafactor.runs.artifact import Artifact, write_artifact
-from terafactor.runs.checkpoint import Checkpointer, CheckpointPolicy, newest
+from terafactor.runs.checkpoint import Checkpointer, CheckpointPolicy, newest, step_of
 from terafactor.runs.directory import RunDirectory, without_none
 from terafactor.runs.live import LiveView
 from terafactor.runs.metrics import Metrics
@@ -126,7 +126,7 @@ def train(
     X : data
         What its ``fit`` takes.
     directory : path
-        The run directory. It must be new, unless ``resume``.
+        The run directory. It must be new, or of a run that failed before its first step, unless ``resume``.
     resume : bool
         Go on from the newest checkpoint there, to the same bits as a run that was not interrupted. Data and
         parameters must be the same, except for n_epochs, max_time and tol, which say when to stop; fewer passes than
@@ -158,7 +158,7 @@ def train(
     with run.locked(), run.logging():
         if resume:
             run.config()
-        elif run.is_run:
+        elif run.is_run and run.has_begun:
             raise ParameterError(f"{run.path} holds a run already: resume it, or choose another directory")
         with StopAtOnce():
             data = estimator.open_data(X)
@@ -263,7 +263,7 @@ class _Training:
         """Learn, and leave model, metrics and log in order."""
         self.recorder.audience = [*getattr(self.estimator, "callbacks", ()), *callbacks]
         ours: list[Callback] = [self.recorder, self.checkpointer, self.presenter, self.signals]
-        view = LiveView(self.recorder, self.checkpointer, self.row_bytes, console)
+        view = LiveView(self.recorder, self.checkpointer, self.signals, self.row_bytes, console)
         with self.signals, contextlib.closing(view):
             self.estimator.learn(
                 self.data,
@@ -294,7 +294,7 @@ class _Training:
         path, artifact = found
         if artifact.kind != self.estimator.kind or artifact.fingerprint != self.fingerprint:
             raise DataError(f"{path} is of another run: of {artifact.kind}, data {artifact.fingerprint}")
-        self.metrics.cut_back(int(path.name.removeprefix("step-")))
+        self.metrics.cut_back(step_of(path))
         logger.info("going on from %s", path)
         return artifact.position
 
