@@ -412,11 +412,18 @@ def test_tables_with_words_are_refused(tmp_path):
         ([], "gave no rows"),
         ([np.ones((2, 3)), np.ones((2, 4))], "batch 1 of the iterator has 4 features"),
         ([np.ones(3)], r"batch 0 of the iterator has shape \(3,\)"),
+        ([np.ones((2, 3), "f4"), np.full((2, 3), 1e300)], "batch 1 of the iterator is read as float64, but .* float32"),
     ],
 )
 def test_iterators_of_anything_else_are_refused(batches, message):
     with pytest.raises(DataError, match=message):
         open_source(iter(batches))
+
+
+def test_batches_of_two_types_are_kept_as_one_that_is_named():
+    batches = [np.ones((2, 3), np.float32), np.full((2, 3), 1e300)]
+    source = open_source(iter(batches), dtype="float64")
+    np.testing.assert_array_equal(source.read(np.arange(4)), np.concatenate(batches))
 
 
 def test_dask_arrays_of_unknown_length_are_refused():
