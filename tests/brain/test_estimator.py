@@ -184,6 +184,13 @@ class TestData:
         with pytest.raises(DataError, match="holds other images"):
             learned(study, n_epochs=1, store=tmp_path / "store", runs=np.repeat([0, 1], 25))
 
+    def test_packing_says_how_far_it_is_where_there_is_no_terminal(self, study, monkeypatch, capsys):
+        monkeypatch.setattr("terafactor.solver.progress.SHOW_AFTER", 0)
+        learned(study, n_epochs=1)
+        assert "packing" not in capsys.readouterr().err
+        learned(study, n_epochs=1, verbose=1)
+        assert "masking and packing, " in capsys.readouterr().err
+
     def test_a_temporary_store_vanishes(self, study, tmp_path, monkeypatch):
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
         learned(study, n_epochs=1)
