@@ -184,6 +184,34 @@ class TestData:
         with pytest.raises(DataError, match="holds other images"):
             learned(study, n_epochs=1, store=tmp_path / "store", runs=np.repeat([0, 1], 25))
 
+    def test_packing_says_how_far_it_is_where_there_is_no_terminal(self, study, monkeypatch, capsys):
+        monkeypatch.setattr("terafactor.solver.progress.SHOW_AFTER", 0)
+        learned(study, n_epochs=1)
+        assert "packing" not in capsys.readouterr().err
+        learned(study, n_epochs=1, verbose=1)
+        assert "masking and packing, " in capsys.readouterr().err
+
+    @pytest.mark.parametrize("where", ["packing", "starting", "learning"])
+    def test_a_failed_refit_leaves_model_and_mask_as_they_were(self, study, where, monkeypatch):
+        def fail(*args, **kwargs):
+            raise OSError("no space left")
+
+        atlas = learned(study, n_epochs=1)
+        before, series = dict(vars(atlas)), atlas.transform(study.images[:1])
+        head = nibabel.load(study.mask)
+        half = head.get_fdata() * (np.arange(head.shape[0]) < head.shape[0] // 2)[:, None, None]
+        atlas.set_params(mask=nibabel.Nifti1Image(half.astype(np.uint8), head.affine))
+        if where == "packing":
+            monkeypatch.setattr("terafactor.brain.preparation.pack", fail)
+        else:
+            atlas.set_params(**({"dict_init": study.mask} if where == "starting" else {"callbacks": [fail]}))
+        with pytest.raises((OSError, ParameterError)):
+            atlas.fit(study.images)
+        assert [
+            name for name, value in before.items() if name.endswith("_") and getattr(atlas, name) is not value
+        ] == []
+        np.testing.assert_array_equal(atlas.transform(study.images[:1]), series)
+
     def test_a_temporary_store_vanishes(self, study, tmp_path, monkeypatch):
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
         learned(study, n_epochs=1)

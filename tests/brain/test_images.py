@@ -76,6 +76,16 @@ def test_a_truncated_image_is_named_and_the_finished_ones_stay_packed(copies, st
     assert open_source(tmp_path / "store").fingerprint == fingerprint(repaired)
 
 
+@pytest.mark.parametrize("ending", [".nii", ".nii.gz"])
+def test_an_image_that_no_mask_can_be_computed_from_is_named(tmp_path, ending):
+    paths = [tmp_path / f"run-{number}_bold{ending}" for number in range(3)]
+    for seed, path in enumerate(paths):
+        volumes(seed=seed).to_filename(path)
+    paths[1].write_bytes(paths[1].read_bytes()[:400])
+    with pytest.raises(DataError, match=r"no mask can be computed from .*run-1_bold.*cut short"):
+        masked_images(paths, None, None, {})
+
+
 def test_packing_goes_on_where_it_was_interrupted(study, tmp_path):
     source = masked_images(study.images, None, study.mask, {})
     done = []

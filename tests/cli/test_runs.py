@@ -171,11 +171,10 @@ def test_a_signal_leaves_with_4_and_resume_finishes(scratch):
     np.save("large.npy", X)
     line = [sys.executable, "-m", "terafactor", "fit", "large.npy", "-k", "8", "--epochs", "100000", "--seed", "0"]
     process = subprocess.Popen([*line, "--out", "run", "--checkpoint-steps", "20"], stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 120
-    while not list(scratch.glob("run/checkpoints/step-*")) and time.monotonic() < deadline:
+    while not list(scratch.glob("run/checkpoints/step-*")) and process.poll() is None:
         time.sleep(0.1)
     process.send_signal(signal.SIGUSR1)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate()
     assert process.returncode == 4, errors
     assert "terafactor resume run" in errors
     assert "Traceback" not in errors

@@ -7,7 +7,8 @@ from scipy import sparse
 from terafactor import MaskedDictionaryLearning, open_source
 from terafactor.data.joined import JoinedSource
 from terafactor.data.rows import SelectedRows
-from terafactor.errors import DataError
+from terafactor.data.sparse import SparseSource
+from terafactor.errors import DataError, DataTypeError
 from terafactor.testing import CountingSource, SourceContract
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*zarr.*:UserWarning")
@@ -412,11 +413,32 @@ def test_tables_with_words_are_refused(tmp_path):
         ([], "gave no rows"),
         ([np.ones((2, 3)), np.ones((2, 4))], "batch 1 of the iterator has 4 features"),
         ([np.ones(3)], r"batch 0 of the iterator has shape \(3,\)"),
+        ([np.ones((2, 3), "f4"), np.full((2, 3), 1e300)], "batch 1 of the iterator is read as float64, but .* float32"),
     ],
 )
 def test_iterators_of_anything_else_are_refused(batches, message):
     with pytest.raises(DataError, match=message):
         open_source(iter(batches))
+
+
+def test_batches_of_two_types_are_kept_as_one_that_is_named():
+    batches = [np.ones((2, 3), np.float32), np.full((2, 3), 1e300)]
+    source = open_source(iter(batches), dtype="float64")
+    np.testing.assert_array_equal(source.read(np.arange(4)), np.concatenate(batches))
+
+
+def test_entries_absent_from_sparse_blocks_of_a_dask_array_can_be_missing():
+    dask_array = pytest.importorskip("dask.array")
+    matrix = sparse.random_array((20, 9), density=0.3, format="csr", rng=np.random.default_rng(0))
+    matrix.data[0] = 0  # stored, hence not absent
+    dense = dask_array.from_array(matrix.toarray(), chunks=(8, 6))
+    blocks = dask_array.from_array(matrix, chunks=(8, 6))
+    rows, columns = np.array([17, 3, 4]), np.array([8, 0, 5])
+    expected = SparseSource(matrix).absent_as_missing().read(rows, columns)
+    np.testing.assert_array_equal(open_source(blocks).absent_as_missing().read(rows, columns), expected)
+    assert not np.isnan(open_source(blocks).read(rows)).any()
+    with pytest.raises(DataTypeError, match="the dask array is dense"):
+        open_source(dense).absent_as_missing()
 
 
 def test_dask_arrays_of_unknown_length_are_refused():

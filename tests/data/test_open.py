@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from terafactor import ArraySource, MaskedDictionaryLearning, MatrixSource, open_source
-from terafactor.data.open import formats
+from terafactor.data.open import formats, from_anywhere
 from terafactor.errors import DataError, DataTypeError, MissingDependencyError
 
 
@@ -58,6 +58,18 @@ def test_a_scheme_overrides_the_name_of_the_file(tmp_path):
 def test_a_file_whose_name_looks_like_a_glob_is_found(tmp_path):
     np.save(tmp_path / "a[1].npy", np.eye(3))
     assert open_source(f"{tmp_path}/a[1].npy").shape == (3, 3)
+
+
+def test_a_glob_in_a_folder_whose_name_looks_like_one_finds_its_files(tmp_path, monkeypatch):
+    folder = tmp_path / "päth [brackets]" / "[1]"
+    folder.mkdir(parents=True)
+    for name in "ab":
+        np.save(folder / f"{name}.npy", np.eye(3))
+    assert open_source(f"{folder}/*.npy").shape == (6, 3)
+    monkeypatch.chdir(folder.parent)
+    address = from_anywhere("[1]/*.npy")
+    monkeypatch.chdir(tmp_path)
+    assert open_source(address).shape == (6, 3)
 
 
 def test_what_is_inside_a_file_of_one_matrix_is_refused(tmp_path):

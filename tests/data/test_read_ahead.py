@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -54,8 +55,10 @@ def test_tasks_run_at_the_same_time():
     assert len(list(read_ahead([*SLOW, *[barrier.wait] * N_READERS]))) == 2 + N_READERS
 
 
-def test_quick_tasks_are_done_here():
-    assert set(read_ahead([threading.get_ident] * 20)) == {threading.get_ident()}
+def test_quick_tasks_are_done_here(monkeypatch):
+    with monkeypatch.context() as stopped:
+        stopped.setattr(sys.modules[read_ahead.__module__], "time", SimpleNamespace(perf_counter=lambda: 0.0))
+        assert set(read_ahead([threading.get_ident] * 20)) == {threading.get_ident()}
     others = list(read_ahead([*SLOW, *[threading.get_ident] * 20]))[2:]
     assert threading.get_ident() not in others
 

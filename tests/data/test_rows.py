@@ -1,5 +1,7 @@
 """Some rows of a source, as a source."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -49,6 +51,20 @@ def test_rows_are_chosen_by_the_seed(n_rows):
     assert len(set(chosen)) == n_rows
     np.testing.assert_array_equal(chosen, np.sort(chosen))
     np.testing.assert_array_equal(chosen, choose_rows(source, n_rows, 3))
+
+
+def test_no_block_is_counted_again_for_each_of_the_others():
+    class Block(list):
+        n_counted = 0
+
+        def __len__(self):
+            Block.n_counted += 1
+            return super().__len__()
+
+    blocks = [Block(range(start, start + 4)) for start in range(0, 2000, 4)]
+    source = SimpleNamespace(shape=(2000, 3), records=[range(2000)], row_blocks=lambda record: blocks)
+    assert len(choose_rows(source, 1600, 0)) == 1600
+    assert Block.n_counted < 20 * len(blocks)
 
 
 def test_records_are_chosen_whole(tmp_path):

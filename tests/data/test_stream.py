@@ -182,3 +182,17 @@ def test_batches_of_a_block_are_read_together_if_that_reads_less(height, reducti
 def test_blocks_too_large_for_memory_are_read_batch_by_batch(monkeypatch):
     monkeypatch.setattr("terafactor.data.stream.MAX_VALUES", 8 * 6 - 1)
     assert stream_of(BlockSource([[8, 8]]), 4).values_at_once == 4 * 6
+
+
+def test_the_first_rows_are_counted_once(monkeypatch):
+    class Rows(list):
+        n_counted = 0
+
+        def __len__(self):
+            Rows.n_counted += 1
+            return super().__len__()
+
+    stream = BatchStream(ArraySource(np.zeros((1000, 3))), 2, Masks(3, 1, 0), 0, whole_rows=False)
+    monkeypatch.setattr(stream, "rows", lambda number: Rows([2 * number, 2 * number + 1]))
+    np.testing.assert_array_equal(stream.first_rows(801), np.arange(801))
+    assert Rows.n_counted < 20 * 500

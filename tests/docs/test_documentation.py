@@ -203,6 +203,18 @@ def test_architecture_gives_every_package_a_place() -> None:
     assert [package for package in packages if f"`{package}/" not in text] == []
 
 
+def test_architecture_names_every_module() -> None:
+    named = set(re.findall(r"`([\w/]+(?:\.py|/))`", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")))
+    home = ROOT / "src" / "terafactor"
+    modules = [path.relative_to(home) for path in home.rglob("*.py") if not path.name.startswith("__")]
+    places = {
+        module.as_posix(): {module.as_posix(), *(f"{folder}/" for folder in module.parents)} for module in modules
+    }
+    assert [module for module, known in places.items() if not known & named] == []
+    kernels = [module.name for module in modules if module.parent.name == "kernels"]
+    assert [name for name in kernels if name not in named] == []
+
+
 def test_version_is_the_same_everywhere() -> None:
     version = terafactor.__version__
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")

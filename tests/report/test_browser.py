@@ -113,6 +113,30 @@ def test_page_is_quiet_and_asks_the_network_for_nothing(visit, kind):
     assert len([url for url in seen.requests if url.startswith("file:")]) == 1
 
 
+WRITTEN = """
+  window.written = [];
+  const fillText = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
+    window.written.push([this.canvas, this.textAlign, text]);
+    fillText.call(this, text, ...place);
+  };
+"""
+
+
+@pytest.mark.parametrize("n_atoms", [3, 7, 8])
+def test_ticks_of_counts_are_whole_numbers(visit, n_atoms):
+    seen = visit(make_story(n_atoms=n_atoms))
+    seen.page.add_init_script(WRITTEN)
+    seen.page.reload()
+    ticks = seen.page.evaluate(
+        """written
+          .filter(([canvas]) => canvas.closest("figure").textContent.includes("Share of rows that use each atom"))
+          .filter(([, align, text]) => align === "center" && !isNaN(text)).map(([, , text]) => text)"""
+    )
+    assert len(ticks) > 1
+    assert all(tick.isdigit() for tick in ticks), ticks
+
+
 def test_requests_are_refused_by_the_page_itself(visit):
     seen = visit(make_story())
     refused = seen.page.evaluate("fetch('http://127.0.0.1:9/').then(() => 'sent', (error) => 'refused')")

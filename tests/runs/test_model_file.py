@@ -73,6 +73,14 @@ def test_export_is_plain_arrays(X, tmp_path):
         model.export(tmp_path / "model.txt")
 
 
+def test_export_hands_over_arrays_only(X, tmp_path, monkeypatch):
+    """NumPy before 2.2 knows no option of savez: whatever is named is an array to it."""
+    names, savez = [], np.savez
+    monkeypatch.setattr(np, "savez", lambda file, **arrays: (names.extend(arrays), savez(file, **arrays)))
+    fitted(X).export(tmp_path / "model.npz")
+    assert sorted(names) == ["components_", "feature_counts_"]
+
+
 def test_names_of_features_are_exported_without_objects(X, tmp_path):
     frame = pd.DataFrame(X, columns=[f"voxel {i}" for i in range(X.shape[1])])
     fitted(frame).export(tmp_path / "model.npz")

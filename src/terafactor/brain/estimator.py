@@ -169,15 +169,17 @@ class BrainDictionaryLearning(AtlasTraining, AtlasReporting, TransformerMixin, B
             What to regress out: paths, arrays or data frames, None for an image without. "auto" finds the tables that
             fMRIPrep leaves beside the images, and takes motion and slow drifts from them.
         """
-        data = self.open_data({"images": imgs, "confounds": confounds})
-        seed = resolve_seed(self.random_state)
-        learner = self._new_learner(self._n_epochs(data, seed), self._first_maps(data, seed)).set_params(
+        source, seed = self._masked(imgs, confounds), resolve_seed(self.random_state)
+        background, data = source.background(), self._packed(source)
+        first_maps = self._first_maps(data, seed, source.kind, source.masker)
+        learner = self._new_learner(self._n_epochs(data, seed), first_maps).set_params(
             random_state=seed, verbose=self.verbose
         )
         try:
             learner.fit(data)
         finally:
             if hasattr(learner, "components_"):
+                self._keep_masker(source, background)
                 self._keep(learner)
         return self
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -28,6 +29,9 @@ CLEANING = {"standardize": "zscore_sample", "detrend": True}
 
 NOT_OF_THE_DATA = ("memory", "memory_level", "verbose", "n_jobs", "reports", "cmap", "mask_img", "mask_args", "runs")
 """Options of maskers that do not change what a fitted one returns."""
+
+UNREADABLE = (ValueError, TypeError, OSError, EOFError, zlib.error)
+"""What maskers raise on images that are damaged or do not fit."""
 
 
 class ImageKind(ABC):
@@ -174,11 +178,24 @@ def make_masker(kind: ImageKind, mask: Any, images: Sequence[Any], options: Mapp
         masker.set_params(**_defaults(kind, options), **options)
     try:
         fitted = kind.fit_masker(masker, images)
-    except (ValueError, TypeError, OSError) as error:
-        raise DataError(f"the mask cannot be used: {error}") from error
+    except UNREADABLE as error:
+        raise DataError(_why_no_mask(kind, masker, images, error)) from error
     if n_features(fitted) == 0:
         raise DataError("the mask is empty: it leaves nothing of the images; give another one")
     return fitted
+
+
+def _why_no_mask(kind: ImageKind, masker: Any, images: Sequence[Any], error: Exception) -> str:
+    """Return what is wrong with the mask that was given, or which image it cannot be computed from."""
+    for number, image in enumerate(images) if masker.get_params(deep=False).get("mask_img") is None else ():
+        try:
+            kind.fit_masker(masker, [image])
+        except UNREADABLE as reason:
+            return (
+                f"no mask can be computed from {name_of(image, number)} ({reason}): "
+                "it may be cut short or damaged; fetch it again, or give a mask"
+            )
+    return f"the mask cannot be used: {error}"
 
 
 def n_features(masker: Any) -> int:

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from terafactor._threads import Executor
 from terafactor.brain.confounds import resolve_confounds
 from terafactor.brain.find import find_images
@@ -22,6 +20,7 @@ from terafactor.data import MatrixSource, pack
 from terafactor.data.fingerprint import fingerprint
 from terafactor.data.packed import PackedSource
 from terafactor.errors import DataError
+from terafactor.solver.progress import RowsProgress
 
 logger = logging.getLogger("terafactor")
 
@@ -79,7 +78,7 @@ def packed_images(
     n_threads : int
         Images read, masked and written at the same time.
     show : bool
-        Whether to show a progress bar.
+        Whether to say how many volumes are done.
     """
     if store is not None:
         return _kept_store(source, Path(store), block_rows, n_threads, show)
@@ -108,11 +107,7 @@ def _kept_store(source: ImagesSource, store: Path, block_rows: int, n_threads: i
 
 
 def _pack(source: ImagesSource, store: Path, block_rows: int, n_threads: int, show: bool) -> None:
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
     logger.info("masking and packing %d images into %s", len(source.records), store)
-    columns = (TextColumn("masking and packing"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     # An image per thread leaves no cores for BLAS, whose bits would depend on how many it had.
-    with Executor(), Progress(*columns, console=Console(stderr=True), disable=not show) as bar:
-        task = bar.add_task("", total=source.shape[0])
-        pack(source, store, block_rows=block_rows, n_threads=n_threads, progress=lambda rows: bar.advance(task, rows))
+    with Executor(), RowsProgress("masking and packing", source.shape[0]) as progress:
+        pack(source, store, block_rows=block_rows, n_threads=n_threads, progress=progress if show else None)

@@ -10,6 +10,7 @@ import numpy as np
 from terafactor._threads import resolve_threads
 from terafactor._typing import Array
 from terafactor.brain import maps
+from terafactor.brain.images import ImagesSource
 from terafactor.brain.initial import initial_maps
 from terafactor.brain.kinds import ImageKind, kind_named, masker_options
 from terafactor.brain.preparation import masked_images, packed_images
@@ -68,23 +69,31 @@ class AtlasTraining(ModelFileMixin):
         X : images, or mapping with ``images`` and ``confounds``
         """
         given = X if isinstance(X, Mapping) else {"images": X}
-        n_threads = resolve_threads(self.n_threads)
+        source = self._masked(given["images"], given.get("confounds"))
+        background, data = source.background(), self._packed(source)
+        self._keep_masker(source, background)
+        return data
+
+    def _masked(self, images: Any, confounds: Any) -> ImagesSource:
+        n_threads = 1 if self.store is False else resolve_threads(self.n_threads)
         source = masked_images(
-            given["images"],
-            given.get("confounds"),
-            self.mask,
-            self._masker_options(),
-            resample=self.resample,
-            n_threads=1 if self.store is False else n_threads,
+            images, confounds, self.mask, self._masker_options(), resample=self.resample, n_threads=n_threads
         )
         self._check(source)
-        self.masker_, self.mask_img_, self._kind = source.masker, source.masker.mask_img_, source.kind
-        self.background_ = source.background()
+        return source
+
+    def _packed(self, source: ImagesSource) -> MatrixSource:
         if self.store is False:
             return source
+        n_threads = resolve_threads(self.n_threads)
         return packed_images(
             source, self.store, block_rows=self.batch_size, n_threads=n_threads, show=bool(self.verbose)
         )
+
+    def _keep_masker(self, source: ImagesSource, background: Array | None) -> None:
+        """Set what leads from images to rows and back. Where a fit may fail, its end is the time: maps fit one mask."""
+        self.masker_, self.mask_img_, self._kind = source.masker, source.masker.mask_img_, source.kind
+        self.background_ = background
 
     def describe_data(self, data: MatrixSource) -> dict[str, Any]:
         """Return shape, dtype, number of records and fingerprint of what is learned from."""
@@ -108,7 +117,7 @@ class AtlasTraining(ModelFileMixin):
         elapsed: Elapsed | None = None,
     ) -> Self:
         """Fit to opened data: see :meth:`terafactor.runs.Trainable.learn`."""
-        first_maps = self._first_maps(data, seed) if start is None else None
+        first_maps = self._first_maps(data, seed, self._kind, self.masker_) if start is None else None
         self._learner = self._new_learner(self._n_epochs(data, seed), first_maps)
         self._learner.learn(data, seed=seed, callbacks=callbacks, start=start, elapsed=elapsed)
         self._keep(self._learner)
@@ -174,13 +183,13 @@ class AtlasTraining(ModelFileMixin):
     def _problem(self) -> Problem:
         return Problem(self.alpha, ElasticNet(0.0), NormBall("l1", positive=self.positive_dict))
 
-    def _first_maps(self, data: MatrixSource, seed: int) -> Array:
+    def _first_maps(self, data: MatrixSource, seed: int, kind: ImageKind, masker: Any) -> Array:
         constraint = self._problem().constraint
         if self.dict_init is None:
             return initial_maps(data, constraint, self.n_components, self.batch_size, self.reduction, seed)
-        plain = self._kind.masker_at(Position({}, self._kind.masker_arrays(self.masker_)), {})
+        plain = kind.masker_at(Position({}, kind.masker_arrays(masker)), {})
         try:
-            given = np.atleast_2d(plain.transform_single_imgs(self._kind.open(self.dict_init, self.mask)))
+            given = np.atleast_2d(plain.transform_single_imgs(kind.open(self.dict_init, self.mask)))
         except (AttributeError, ValueError, TypeError, OSError) as error:
             raise DataError(f"dict_init must be an image of maps as the images are, or its path: {error}") from error
         if len(given) != self.n_components:

@@ -31,7 +31,7 @@ class IteratorSource(RawSource):
     batches : iterable of ndarray of shape (rows, features)
         All with the same features.
     dtype : float32 or float64, optional
-        What to keep; by default what the first batch is read as.
+        What to keep; by default what the first batch is read as, and then all must be.
     folder : path, optional
         Where the temporary file is; by default where the system keeps such files.
 
@@ -53,8 +53,12 @@ def _write(batches: Iterator[Array], file: BinaryIO, dtype: Any) -> Layout:
         batch = np.asarray(batch)
         name = f"batch {number} of {NAME}"
         check_matrix(batch.shape, name)
-        kept = kept or reading_dtype(batch.dtype, name)
-        reading_dtype(batch.dtype, name)
+        read_as = reading_dtype(batch.dtype, name)
+        kept = kept or read_as
+        if dtype is None and read_as != kept:
+            raise DataError(
+                f"{name} is read as {read_as}, but the batches before as {kept}: convert some of them, or say dtype"
+            )
         n_features = batch.shape[1] if n_features < 0 else n_features
         if batch.shape[1] != n_features:
             raise DataError(f"{name} has {batch.shape[1]} features, but the batches before have {n_features}")

@@ -74,7 +74,7 @@ def from_anywhere(address: str) -> str:
         return address
     path, folder = match["path"], os.getcwd()
     if glob.has_magic(path) and not os.path.lexists(path):
-        folder = glob.escape(folder)
+        path, folder = _pattern(path), glob.escape(folder)
     return address[: match.start("path")] + str(Path(folder, path)) + address[match.end("path") :]
 
 
@@ -102,10 +102,16 @@ def _open_text(text: str, options: dict[str, Any]) -> MatrixSource:
     scheme, path, inside = match["scheme"], match["path"], match["inside"]
     if not glob.has_magic(path) or os.path.lexists(path):
         return _open_path(Path(path), inside, scheme, options)
-    found = sorted(glob.glob(path, recursive=True))
+    found = sorted(glob.glob(_pattern(path), recursive=True))
     if not found:
         raise DataError(f"no file matches {path!r}")
     return joined([_open_path(Path(name), inside, scheme, options) for name in found])
+
+
+def _pattern(path: str) -> str:
+    """Return a glob in which a folder that is there is taken as it is written, brackets and all."""
+    folder, name = os.path.split(path)
+    return os.path.join(glob.escape(folder), name) if os.path.isdir(folder) else path
 
 
 def _open_path(path: Path, inside: str | None, scheme: str | None, options: dict[str, Any]) -> MatrixSource:

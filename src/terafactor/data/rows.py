@@ -87,10 +87,13 @@ def choose_rows(source: MatrixSource, n_rows: int, seed: int) -> Indices:
     if n_rows == 0 or not blocks:
         return np.sort(random.permutation(source.shape[0])[:n_rows])
     chosen: list[range] = []
+    n_chosen = 0
     for number in random.permutation(len(blocks)):
-        if sum(map(len, chosen)) + len(blocks[number]) // 2 >= n_rows and chosen:
+        length = len(blocks[number])
+        if n_chosen + length // 2 >= n_rows and chosen:
             break
         chosen.append(blocks[number])
+        n_chosen += length
     return np.sort(np.concatenate([np.asarray(block) for block in chosen]))
 
 

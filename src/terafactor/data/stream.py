@@ -266,10 +266,12 @@ class BatchStream:
     def first_rows(self, n_rows: int) -> Indices:
         """Return the first ``n_rows`` rows that the stream visits, or all of them if there are fewer."""
         found: list[Indices] = []
+        n_found = 0
         for number in range(self.batches_per_epoch):
-            if sum(map(len, found)) >= n_rows:
+            if n_found >= n_rows:
                 break
             found.append(self.rows(number))
+            n_found += len(found[-1])
         return np.concatenate(found)[:n_rows]
 
     def _visit_of(self, number: int) -> _Visit:

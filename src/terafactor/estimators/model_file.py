@@ -59,7 +59,7 @@ class ModelFileMixin:
         }
         temporary = path.with_name(f".{path.stem}.unfinished.npz")
         with naming(path):
-            np.savez(temporary, allow_pickle=False, **arrays)
+            np.savez(temporary, **arrays)
             os.replace(temporary, path)
 
 

@@ -8,10 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from terafactor import _words as words
+from terafactor._typing import Array
 from terafactor.report.story import Story
 
 STILL_FALLING = 0.01
 """Relative fall over the last fifth of the rows above which more epochs would help."""
+
+BEYOND_CHANCE = 3.0
+"""Standard errors that a change must exceed, lest a noisy curve that is flat seem to fall or to rise."""
 
 ALIKE = 0.95
 """Absolute cosine above which two atoms count as one."""
@@ -89,16 +93,13 @@ def unused_atoms(story: Story) -> Notice | None:
 
 def still_falling(story: Story) -> Notice | None:
     """The objective had not settled."""
-    if story.running or story.last is None:
+    if story.running or len(story.known_progress) < 3:
         return None
-    known = np.isfinite(story.progress)
-    if known.sum() < 3:
+    samples, values, chance = _smoothed(story)
+    first, last = np.interp([0.8 * samples[-1], samples[-1]], samples, values)
+    if first - last < max(STILL_FALLING * abs(first), chance):
         return None
-    samples = np.array([line.n_samples for line in story.history])[known]
-    first, last = np.interp([0.8 * samples[-1], samples[-1]], samples, story.known_progress)
     fall = (first - last) / max(abs(first), np.finfo(float).tiny)
-    if fall < STILL_FALLING:
-        return None
     return Notice(
         f"Not converged: the {story.progress_name} fell by {words.percent(fall)} over the last fifth of the rows.",
         f"Raise n_epochs{_now(story, 'n_epochs')}.",
@@ -107,24 +108,39 @@ def still_falling(story: Story) -> Notice | None:
 
 def rose(story: Story) -> Notice | None:
     """The held-out objective ended clearly above its lowest value."""
-    known = story.known_progress
-    if not story.held_out or len(known) < 3 or known[-1] <= known.min() + STILL_FALLING * abs(known.min()):
+    if not story.held_out or len(story.known_progress) < 3 or still_falling(story):
         return None
-    rise = (known[-1] - known.min()) / abs(known.min())
+    _, values, chance = _smoothed(story)
+    lowest = values.min()
+    if values[-1] - lowest <= max(STILL_FALLING * abs(lowest), chance):
+        return None
+    rise = (values[-1] - lowest) / abs(lowest)
+    larger = "" if story.parameters.get("alpha") is None else " a larger alpha,"
     return Notice(
         f"The {story.objective_name} ended {words.percent(float(rise))} above its lowest value.",
-        "The model may fit its rows too closely: use fewer atoms, a larger alpha, or more rows.",
+        f"The model may fit its rows too closely: use fewer atoms,{larger} or more rows.",
     )
+
+
+def _smoothed(story: Story) -> tuple[Array, Array, float]:
+    """Return rows seen and progress as means over a fifth of the figures, and how far chance may move such means."""
+    samples = np.array([line.n_samples for line in story.history])[np.isfinite(story.progress)]
+    values = story.known_progress
+    width = max(1, len(values) // 5)
+    chance = BEYOND_CHANCE * np.diff(values[-2 * width :]).std() / np.sqrt(width)
+    samples, values = (np.convolve(each, np.full(width, 1 / width), "valid") for each in (samples, values))
+    return samples, values, float(chance)
 
 
 def few_visits(story: Story) -> Notice | None:
     """Masked statistics have not seen enough of each feature."""
     if story.running or story.feature_visits is None or story.feature_visits >= WANTED_VISITS:
         return None
+    full = ', or use statistics="full" if whole rows are cheap' if "statistics" in story.parameters else ""
     return Notice(
         f"Each feature was seen in {words.number(story.feature_visits)} steps on average; masked statistics want some "
         f"{WANTED_VISITS}.",
-        'Raise n_epochs, lower reduction or batch_size, or use statistics="full" if whole rows are cheap.',
+        f"Raise n_epochs, or lower reduction or batch_size{full}.",
     )
 
 

@@ -13,7 +13,8 @@ def available_memory() -> int | None:
     """Return the bytes that this process may still take, None where nothing tells.
 
     The least of what the machine has left, what the limit of address space leaves (``ulimit -v``), and what the
-    control groups of the process leave (containers, batch systems).
+    control groups of the process leave (containers, batch systems). Only Linux tells what is taken already: elsewhere
+    it is all that the machine has, or the limit of address space.
     """
     bounds = [_machine(), _address_space(), *_control_groups()]
     return min((max(bound, 0) for bound in bounds if bound is not None), default=None)
@@ -45,14 +46,21 @@ def _control_groups() -> Iterator[int | None]:
         _, controllers, path = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
             continue
-        root, limit, used = (
-            (GROUPS / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes")
+        root, limit, used, total = (
+            (GROUPS / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
             if controllers
-            else (GROUPS, "memory.max", "memory.current")
+            else (GROUPS, "memory.max", "memory.current", "")
         )
         inside = Path(path.strip("/"))
-        for group in (inside, *inside.parents):
-            yield _difference(root / group / limit, root / group / used)
+        for folder in (root / group for group in (inside, *inside.parents)):
+            left = _difference(folder / limit, folder / used)
+            yield None if left is None else left + _files_kept(folder, total)
+
+
+def _files_kept(folder: Path, total: str) -> int:
+    """Return how much of what a group uses are copies of files, which the system drops when memory is asked for."""
+    found = dict(line.split(" ", 1) for line in _lines(folder / "memory.stat") if " " in line)
+    return sum(int(found.get(f"{total}{name}", 0)) for name in ("inactive_file", "active_file"))
 
 
 def _difference(limit: Path, used: Path) -> int | None:

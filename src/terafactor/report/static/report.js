@@ -48,6 +48,12 @@
     1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 432000, 864000,
   ];
 
+  /* there is no half of an atom */
+  const TENS = Array.from({ length: 15 }, (_, power) => 10 ** (power + 1));
+  const COUNT_STEPS = [1, 2, 3, 4, 5, ...TENS.flatMap((ten) => [ten, 2 * ten, 2.5 * ten, 5 * ten])];
+
+  const STEPS = { count: COUNT_STEPS, duration: DURATION_STEPS };
+
   /* ---- what the reader chose survives a refresh ---- */
 
   const store = {
@@ -168,7 +174,7 @@
       const axis = this.spec.x[this.axis];
       return {
         ...axisStyle(), label: axis.label, labelSize: 22, size: 34,
-        space: 70, incrs: axis.unit === "duration" && !this.logX ? DURATION_STEPS : undefined,
+        space: 70, incrs: this.logX ? undefined : STEPS[axis.unit],
         values: (_, ticks) => tickLabels(ticks, axis.unit),
       };
     }
@@ -176,7 +182,7 @@
     yAxis() {
       const unit = this.spec.y.unit;
       return {
-        ...axisStyle(), size: 64,
+        ...axisStyle(), size: 64, incrs: this.logY ? undefined : STEPS[unit],
         values: (_, ticks) => tickLabels(ticks, unit),
       };
     }
