@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator
 
-__all__ = ["unless_it_fails"]
-
 
 @contextlib.contextmanager
 def unless_it_fails(estimator: object) -> Generator[None, None, None]:
