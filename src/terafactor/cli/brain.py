@@ -8,16 +8,24 @@ from typing import Annotated, Any
 
 import typer
 
-from terafactor.cli.fit import (
+from terafactor.cli.fit import train_and_tell
+from terafactor.cli.options import (
     PROBLEM,
     RUN,
     SOLVER,
     CheckpointSeconds,
     CheckpointSteps,
+    Config,
+    Holdout,
+    Json,
     KeepEvery,
-    train_and_tell,
+    MaxTime,
+    RunFolder,
+    Seed,
+    Threads,
+    Tol,
+    parse_holdout,
 )
-from terafactor.cli.options import Config, Json, Threads, parse_holdout
 from terafactor.cli.transform import Model, load_kind
 
 IMAGES = "Images"
@@ -57,7 +65,7 @@ app = typer.Typer(name="brain", help="Learn atlases of sparse maps from brain im
 @app.command(epilog=FIT_EXAMPLE)
 def fit(
     images: Images,
-    out: Annotated[Path, typer.Option(help="Run directory; must be new.", rich_help_panel=RUN)],
+    out: RunFolder,
     mask: Annotated[Path | None, typer.Option(help="Mask image; by default computed.", rich_help_panel=IMAGES)] = None,
     confounds: Confounds = None,
     smoothing: Annotated[float | None, typer.Option(metavar="MM", help="FWHM.", rich_help_panel=IMAGES)] = None,
@@ -78,13 +86,10 @@ def fit(
         float | None,
         typer.Option(help="Passes; by default as many as visit each voxel 30 times.", rich_help_panel=SOLVER),
     ] = None,
-    tol: Annotated[float, typer.Option(help="Stop at this relative change; 0 never.", rich_help_panel=SOLVER)] = 0.0,
-    max_time: Annotated[float | None, typer.Option(help="Stop after seconds.", rich_help_panel=SOLVER)] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same bits.", rich_help_panel=SOLVER)] = None,
-    holdout: Annotated[
-        str | None,
-        typer.Option(metavar="AMOUNT", help="Kept for evaluation: 500, 5%, '2 records'.", rich_help_panel=RUN),
-    ] = None,
+    tol: Tol = 0.0,
+    max_time: MaxTime = None,
+    seed: Seed = None,
+    holdout: Holdout = None,
     viewers: Annotated[
         bool, typer.Option("--viewers/--no-viewers", help="A page for each map.", rich_help_panel=RUN)
     ] = True,

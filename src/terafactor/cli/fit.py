@@ -9,10 +9,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from terafactor.cli.options import (
+    PROBLEM,
+    Alpha,
+    BatchSize,
+    CheckpointSeconds,
+    CheckpointSteps,
+    Components,
     Config,
+    Constraint,
+    Epochs,
+    Forgetting,
+    Holdout,
     Json,
+    KeepEvery,
+    MaxTime,
+    Missing,
+    Penalty,
+    Projection,
+    Reduction,
+    RunFolder,
+    Seed,
     Source,
+    Statistics,
     Threads,
+    Tol,
     parse_constraint,
     parse_holdout,
     parse_penalty,
@@ -22,52 +42,34 @@ from terafactor.cli.options import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-PROBLEM, SOLVER, RUN = "Problem", "Solver", "Run"
 FIT_EXAMPLE = "Example: terafactor fit X.npy -k 70 --penalty l2 --constraint l1 --alpha 1e-3 --reduction 12 --out run/"
 RESUME_EXAMPLE = "Example: terafactor resume run/ --epochs 4"
-
-CheckpointSeconds = Annotated[
-    float, typer.Option(min=0.01, metavar="S", help="Seconds between checkpoints.", rich_help_panel=RUN)
-]
-CheckpointSteps = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Steps between checkpoints, too.", rich_help_panel=RUN)
-]
-KeepEvery = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Keep every N-th by steps for good.", rich_help_panel=RUN)
-]
 
 
 def fit(
     source: Source,
-    out: Annotated[Path, typer.Option(help="Run directory; must be new.", rich_help_panel=RUN)],
-    components: Annotated[int, typer.Option("--components", "-k", min=1, help="Atoms.", rich_help_panel=PROBLEM)] = 20,
-    alpha: Annotated[float, typer.Option(help="Strength of the penalty.", rich_help_panel=PROBLEM)] = 1.0,
-    penalty: Annotated[str, typer.Option(help="l1, l2 or elastic-net:RATIO.", rich_help_panel=PROBLEM)] = "l1",
-    constraint: Annotated[str, typer.Option(help="l1, l2 or elastic-net:RATIO.", rich_help_panel=PROBLEM)] = "l2",
+    out: RunFolder,
+    components: Components = 20,
+    alpha: Alpha = 1.0,
+    penalty: Penalty = "l1",
+    constraint: Constraint = "l2",
     positive_code: Annotated[
         bool, typer.Option("--positive-code", rich_help_panel=PROBLEM, help="Codes >= 0.")
     ] = False,
     positive_dict: Annotated[
         bool, typer.Option("--positive-dict", rich_help_panel=PROBLEM, help="Atoms >= 0.")
     ] = False,
-    missing: Annotated[
-        str | None, typer.Option(help="nan or absent: what stands for missing values.", rich_help_panel=PROBLEM)
-    ] = None,
-    reduction: Annotated[
-        str, typer.Option(metavar="R|auto", help="Features per step: one part in.", rich_help_panel=SOLVER)
-    ] = "1",
-    statistics: Annotated[str, typer.Option(help="auto, full or masked.", rich_help_panel=SOLVER)] = "auto",
-    projection: Annotated[str, typer.Option(help="masked or exact.", rich_help_panel=SOLVER)] = "masked",
-    batch_size: Annotated[int, typer.Option(min=1, help="Rows per step.", rich_help_panel=SOLVER)] = 40,
-    epochs: Annotated[float, typer.Option(help="Passes over the rows.", rich_help_panel=SOLVER)] = 1.0,
-    forgetting: Annotated[float, typer.Option(help="Exponent of step weights.", rich_help_panel=SOLVER)] = 0.9,
-    tol: Annotated[float, typer.Option(help="Stop at this relative change; 0 never.", rich_help_panel=SOLVER)] = 0.0,
-    max_time: Annotated[float | None, typer.Option(help="Stop after seconds.", rich_help_panel=SOLVER)] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same bits.", rich_help_panel=SOLVER)] = None,
-    holdout: Annotated[
-        str | None,
-        typer.Option(metavar="AMOUNT", help="Kept for evaluation: 500, 5%, '2 records'.", rich_help_panel=RUN),
-    ] = None,
+    missing: Missing = None,
+    reduction: Reduction = "1",
+    statistics: Statistics = "auto",
+    projection: Projection = "masked",
+    batch_size: BatchSize = 40,
+    epochs: Epochs = 1.0,
+    forgetting: Forgetting = 0.9,
+    tol: Tol = 0.0,
+    max_time: MaxTime = None,
+    seed: Seed = None,
+    holdout: Holdout = None,
     checkpoint_seconds: CheckpointSeconds = 60.0,
     checkpoint_steps: CheckpointSteps = None,
     keep_every: KeepEvery = None,
@@ -85,10 +87,10 @@ def fit(
         constraint=parse_constraint(constraint),
         positive_code=positive_code,
         positive_dict=positive_dict,
-        missing=missing,  # type: ignore[arg-type]
+        missing=missing,
         reduction=parse_reduction(reduction),
-        statistics=statistics,  # type: ignore[arg-type]
-        projection=projection,  # type: ignore[arg-type]
+        statistics=statistics,
+        projection=projection,
         batch_size=batch_size,
         n_epochs=epochs,
         forgetting=forgetting,

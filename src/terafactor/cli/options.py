@@ -5,13 +5,52 @@ from __future__ import annotations
 import json
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 Source = Annotated[
     str,
     typer.Argument(metavar="SOURCE", help="A file, a quoted glob, a store, file.h5::/dataset, ...", show_default=False),
+]
+PROBLEM, SOLVER, RUN = "Problem", "Solver", "Run"
+"""Panels of the help of commands that fit."""
+
+RunFolder = Annotated[Path, typer.Option(help="Run directory; must be new.", rich_help_panel=RUN)]
+Components = Annotated[int, typer.Option("--components", "-k", min=1, help="Atoms.", rich_help_panel=PROBLEM)]
+Alpha = Annotated[float, typer.Option(help="Strength of the penalty.", rich_help_panel=PROBLEM)]
+Penalty = Annotated[str, typer.Option(help="l1, l2 or elastic-net:RATIO.", rich_help_panel=PROBLEM)]
+Constraint = Annotated[str, typer.Option(help="l1, l2 or elastic-net:RATIO.", rich_help_panel=PROBLEM)]
+Missing = Annotated[
+    Literal["nan", "absent"] | None, typer.Option(help="What stands for missing values.", rich_help_panel=PROBLEM)
+]
+Reduction = Annotated[
+    str, typer.Option(metavar="R|auto", help="Features per step: one part in.", rich_help_panel=SOLVER)
+]
+Statistics = Annotated[
+    Literal["auto", "full", "masked"], typer.Option(help="What steps learn from.", rich_help_panel=SOLVER)
+]
+Projection = Annotated[
+    Literal["masked", "exact"], typer.Option(help="What of atoms is projected.", rich_help_panel=SOLVER)
+]
+BatchSize = Annotated[int, typer.Option(min=1, help="Rows per step.", rich_help_panel=SOLVER)]
+Epochs = Annotated[float, typer.Option(help="Passes over the rows.", rich_help_panel=SOLVER)]
+Forgetting = Annotated[float, typer.Option(help="Exponent of step weights.", rich_help_panel=SOLVER)]
+Tol = Annotated[float, typer.Option(help="Stop at this relative change; 0 never.", rich_help_panel=SOLVER)]
+MaxTime = Annotated[float | None, typer.Option(help="Stop after seconds.", rich_help_panel=SOLVER)]
+Seed = Annotated[int | None, typer.Option(min=0, help="Same seed, same bits.", rich_help_panel=SOLVER)]
+Holdout = Annotated[
+    str | None,
+    typer.Option(metavar="AMOUNT", help="Kept for evaluation: 500, 5%, '2 records'.", rich_help_panel=RUN),
+]
+CheckpointSeconds = Annotated[
+    float, typer.Option(min=0.01, metavar="S", help="Seconds between checkpoints.", rich_help_panel=RUN)
+]
+CheckpointSteps = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Steps between checkpoints, too.", rich_help_panel=RUN)
+]
+KeepEvery = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Keep every N-th by steps for good.", rich_help_panel=RUN)
 ]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, metavar="N", help="By default one per core.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
@@ -46,7 +85,7 @@ Config = Annotated[
         is_eager=True,
         exists=True,
         dir_okay=False,
-        rich_help_panel="Run",
+        rich_help_panel=RUN,
     ),
 ]
 

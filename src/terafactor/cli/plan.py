@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
 import typer
 
 from terafactor._words import data_size, duration
-from terafactor.cli.options import Json, Source, Threads, parse_constraint, parse_penalty, parse_reduction
+from terafactor.cli.options import (
+    Alpha,
+    BatchSize,
+    Components,
+    Constraint,
+    Epochs,
+    Json,
+    Missing,
+    Penalty,
+    Reduction,
+    Source,
+    Statistics,
+    Threads,
+    parse_constraint,
+    parse_penalty,
+    parse_reduction,
+)
 
 if TYPE_CHECKING:
     from terafactor.solver import Plan
@@ -19,15 +35,15 @@ EXAMPLE = "Example: terafactor plan store -k 70 --reduction 12 --penalty l2 --co
 
 def plan(
     source: Source,
-    components: Annotated[int, typer.Option("--components", "-k", min=1, help="Atoms.")] = 20,
-    reduction: Annotated[str, typer.Option(metavar="R|auto", help="Features per step: one part in.")] = "1",
-    batch_size: Annotated[int, typer.Option(min=1, help="Rows per step.")] = 40,
-    epochs: Annotated[float, typer.Option(help="Passes over the rows.")] = 1.0,
-    alpha: Annotated[float, typer.Option(help="Strength of the penalty.")] = 1.0,
-    penalty: Annotated[str, typer.Option(help="l1, l2 or elastic-net:RATIO.")] = "l1",
-    constraint: Annotated[str, typer.Option(help="l1, l2 or elastic-net:RATIO.")] = "l2",
-    statistics: Annotated[Literal["auto", "full", "masked"], typer.Option(help="What steps learn from.")] = "auto",
-    missing: Annotated[Literal["nan", "absent"] | None, typer.Option(help="What stands for missing values.")] = None,
+    components: Components = 20,
+    reduction: Reduction = "1",
+    batch_size: BatchSize = 40,
+    epochs: Epochs = 1.0,
+    alpha: Alpha = 1.0,
+    penalty: Penalty = "l1",
+    constraint: Constraint = "l2",
+    statistics: Statistics = "auto",
+    missing: Missing = None,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:

@@ -8,8 +8,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from terafactor.cli.fit import PROBLEM, RUN, SOLVER, CheckpointSeconds, CheckpointSteps, KeepEvery, train_and_tell
-from terafactor.cli.options import Config, Json, Threads, parse_holdout
+from terafactor.cli.fit import train_and_tell
+from terafactor.cli.options import (
+    PROBLEM,
+    RUN,
+    SOLVER,
+    CheckpointSeconds,
+    CheckpointSteps,
+    Config,
+    Forgetting,
+    Json,
+    KeepEvery,
+    MaxTime,
+    Projection,
+    RunFolder,
+    Seed,
+    Threads,
+    Tol,
+    parse_holdout,
+)
 from terafactor.cli.transform import load_kind
 
 if TYPE_CHECKING:
@@ -35,7 +52,7 @@ Column = Annotated[
 @app.command(epilog=FIT_EXAMPLE)
 def fit(
     source: File,
-    out: Annotated[Path, typer.Option(help="Run directory; must be new.", rich_help_panel=RUN)],
+    out: RunFolder,
     components: Annotated[
         int, typer.Option("--components", "-k", min=1, help="Factors.", rich_help_panel=PROBLEM)
     ] = 30,
@@ -51,17 +68,17 @@ def fit(
     stream: Annotated[str, typer.Option(help="users or items: what comes in batches.", rich_help_panel=SOLVER)] = (
         "users"
     ),
-    projection: Annotated[str, typer.Option(help="masked or exact.", rich_help_panel=SOLVER)] = "masked",
+    projection: Projection = "masked",
     codes: Annotated[str, typer.Option(help="refit or last.", rich_help_panel=SOLVER)] = "refit",
     damping: Annotated[float, typer.Option(help="Of biases, in ratings.", rich_help_panel=SOLVER)] = 0.0,
-    forgetting: Annotated[float, typer.Option(help="Exponent of step weights.", rich_help_panel=SOLVER)] = 0.9,
+    forgetting: Forgetting = 0.9,
     memory: Annotated[float, typer.Option(help="Passes that statistics remember.", rich_help_panel=SOLVER)] = 0.56,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Users per step.", rich_help_panel=SOLVER)] = None,
     epochs: Annotated[float, typer.Option(help="Passes over the ratings.", rich_help_panel=SOLVER)] = 8.0,
-    tol: Annotated[float, typer.Option(help="Stop at this relative change; 0 never.", rich_help_panel=SOLVER)] = 0.0,
-    max_time: Annotated[float | None, typer.Option(help="Stop after seconds.", rich_help_panel=SOLVER)] = None,
+    tol: Tol = 0.0,
+    max_time: MaxTime = None,
     clip: Annotated[bool, typer.Option(help="Predict within the range seen.", rich_help_panel=PROBLEM)] = True,
-    seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same bits.", rich_help_panel=SOLVER)] = None,
+    seed: Seed = None,
     duplicates: Annotated[str, typer.Option(help="error, last or mean.", rich_help_panel=RUN)] = "error",
     column: Column = None,
     holdout: Annotated[
@@ -85,7 +102,7 @@ def fit(
         explicit_biases=explicit_biases,
         stream=stream,  # type: ignore[arg-type]
         codes=codes,  # type: ignore[arg-type]
-        projection=projection,  # type: ignore[arg-type]
+        projection=projection,
         damping=damping,
         forgetting=forgetting,
         memory=memory,

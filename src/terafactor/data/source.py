@@ -18,7 +18,7 @@ MUST_BE_FINITE = "every entry must be finite: drop such rows or columns, or fill
 """The way out of an infinity, which is never a missing value, and of NaN where nothing can be missing."""
 
 MAY_BE_MISSING = (
-    "every entry must be finite: drop such rows or columns, fill them in, or use an estimator with missing='nan'"
+    "every entry must be finite: drop such rows or columns, fill them in, or say missing='nan' (--missing nan)"
 )
 """The way out of NaN where an estimator may take it for a missing value."""
 

@@ -63,7 +63,11 @@ def _choose(source: MatrixSource, amount: Any, seed: int) -> Indices:
     wanted = int(amount) if is_number(amount, Integral) else int(amount * n_rows)
     _check(0 <= wanted < n_rows, amount, f"there are {n_rows} rows, and one must be left to learn from")
     rows = choose_rows(source, wanted, seed)
-    _check(len(rows) < n_rows, amount, "rows come in one block, which cannot be split: say holdout=0")
+    _check(
+        len(rows) < n_rows,
+        amount,
+        "rows come in one block, which cannot be split: pack them, or say holdout=0 (--holdout 0)",
+    )
     return rows
 
 
