@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from terafactor.brain.surfaces import twin_files
+from terafactor.data.open import files_matching
 from terafactor.errors import DataError
 
 PATTERNS = ("*_bold.nii.gz", "*_bold.nii", "*_bold.dtseries.nii", "*_bold.ptseries.nii", "*hemi-L*_bold.func.gii")
@@ -48,10 +49,7 @@ def _found_at(text: str) -> list[str]:
     if os.path.isdir(text):
         return _in_folder(Path(text))
     if glob.has_magic(text) and not os.path.lexists(text):
-        found = sorted(glob.glob(text, recursive=True))
-        if not found:
-            raise DataError(f"no file matches {text!r}")
-        return found
+        return files_matching(text)
     if not os.path.exists(text):
         raise DataError(f"{text} does not exist")
     return [text]

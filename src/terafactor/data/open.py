@@ -102,10 +102,15 @@ def _open_text(text: str, options: dict[str, Any]) -> MatrixSource:
     scheme, path, inside = match["scheme"], match["path"], match["inside"]
     if not glob.has_magic(path) or os.path.lexists(path):
         return _open_path(Path(path), inside, scheme, options)
+    return joined([_open_path(Path(name), inside, scheme, options) for name in files_matching(path)])
+
+
+def files_matching(path: str) -> list[str]:
+    """Return the files that a glob finds, in the order of their names; at least one."""
     found = sorted(glob.glob(_pattern(path), recursive=True))
     if not found:
         raise DataError(f"no file matches {path!r}")
-    return joined([_open_path(Path(name), inside, scheme, options) for name in found])
+    return found
 
 
 def _pattern(path: str) -> str:
