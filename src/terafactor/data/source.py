@@ -290,8 +290,10 @@ def first_unusable(values: Array, allow_nan: bool = False, n_features: int | Non
     n_features: entries of a row, where ``values`` are some of them.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(np.einsum("ij,ij->", values, values)):
-            return None
+        in_order = values.flags.c_contiguous  # the first is a third faster, but copies what is not
+        squares = np.vdot(values, values) if in_order else np.einsum("ij,ij->", values, values)
+    if np.isfinite(squares):
+        return None
     largest = math.sqrt(float(np.finfo(values.dtype).max) / (n_features or values.shape[1]))
     sizes = np.abs(values)
     unusable = sizes > largest if allow_nan else ~(sizes <= largest)

@@ -18,6 +18,9 @@ Norm = Literal["l2", "l1", "elastic-net"]
 LARGEST_RADIUS = 1e150
 """Its square is a number."""
 
+FAR = 1e3
+"""Radii beyond which what is left of entries is lost in the rounding of float32."""
+
 
 @dataclass(frozen=True)
 class NormBall:
@@ -76,9 +79,10 @@ class NormBall:
         l1_weight, l2_weight, limit, positive = self.lower()
         projected = np.array(dictionary, order="C")
         for atom in projected:
-            precise = atom.astype(np.float64)
-            project(precise, l1_weight, l2_weight, limit, positive)
-            atom[:] = precise
+            far = np.abs(atom).max(initial=0) > FAR * self.radius
+            moved = atom.astype(np.float64) if far else atom
+            project(moved, l1_weight, l2_weight, limit, positive)
+            atom[:] = moved
         return projected
 
     def fill(self, dictionary: Array, share: float = 1.0) -> Array:
