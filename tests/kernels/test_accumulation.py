@@ -93,12 +93,14 @@ def test_blend_product(dtype, keep):
     values = random.standard_normal((9, n_features)).astype(dtype)
     before = random.standard_normal((4, n_features)).astype(dtype) if keep else np.full((4, n_features), np.nan, dtype)
     expected = (keep * before if keep else 0) + codes.T @ values
+    take = random.random(n_features).astype(dtype)
     dense, sparse, gemm = before.copy(), before.copy(), address("gemm", np.dtype(dtype))
     for start, stop in ((0, 30), (30, n_features)):
         blend_product(gemm, codes, values, dtype(keep), start, stop, dense)
-        blend_sparse_product(codes, values, dtype(keep), start, stop, sparse)
-    for found in (dense, sparse):
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+        blend_sparse_product(codes, values, np.full(n_features, keep, dtype), take, start, stop, sparse)
+    np.testing.assert_allclose(dense, expected, rtol=1e-5, atol=1e-6)
+    kept = expected - codes.T @ values
+    np.testing.assert_allclose(sparse, kept + take * (codes.T @ values), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

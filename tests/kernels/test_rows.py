@@ -27,8 +27,10 @@ def test_blend_rows(dtype, width, first, last, keep):
     source, target, weights = (random.standard_normal(shape).astype(dtype) for shape in ((6, 200), (3, 200), 5))
     rows, columns = np.array([4, 0, 5, 5, 1]), slice(7, 7 + width)
     expected = target.copy()
-    expected[2, columns] = keep * target[2, columns] + weights[first:last] @ source[rows[first:last], columns]
-    if keep == 0:
-        target[2, columns] = np.nan
-    blend_rows(dtype(keep), source, rows, weights, first, last, columns.start, columns.stop, target, 2)
+    shares, take = np.where(np.arange(200) % 3, keep, 0).astype(dtype), random.random(200).astype(dtype)
+    added = take[columns] * (weights[first:last] @ source[rows[first:last], columns])
+    expected[2, columns] = shares[columns] * target[2, columns] + added
+    target[2, shares == 0] = expected[2, shares == 0] = np.nan
+    expected[2, columns] = np.where(shares[columns] == 0, added, expected[2, columns])
+    blend_rows(shares, take, source, rows, weights, first, last, columns.start, columns.stop, target, 2)
     np.testing.assert_allclose(target, expected, rtol=100 * np.finfo(dtype).eps, atol=100 * np.finfo(dtype).eps)

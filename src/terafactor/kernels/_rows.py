@@ -88,24 +88,21 @@ def add_rows(weights, at, source, first, last, start, stop, target, row):
 
 
 @intrinsic
-def _blend_rows(typing, target, to, keep, source, at, width, rows, weights, first, last):
-    """``target = keep * target + sum over i of weights[i] * source[rows[i]]`` for as many columns as fill LONG.
+def _blend_rows(typing, target, to, keep, take, source, at, width, rows, weights, first, last):
+    """``target = keep * target + take * sum of weights[i] * source[rows[i]]`` for as many columns as fill LONG.
 
-    i: from first to last; to, at: where these columns begin in the flattened target and in the first row of the source;
-    width: from a row to the next. What the target held does not matter where ``keep`` is zero.
+    i: from first to last; to, at: where these columns begin in the flattened target, and in ``keep``, ``take`` and the
+    first row of the source; width: from a row to the next. Where ``keep`` is zero, what the target held is forgotten.
     """
 
     def codegen(context, builder, signature, args):
-        _, to, keep, _, at, width, _, _, first, last = args
-        target, source, rows, weights = data_of(context, builder, signature, args, 0, 3, 6, 7)
+        _, to, _, _, _, at, width, _, _, first, last = args
+        target, keep, take, source, rows, weights = data_of(context, builder, signature, args, 0, 2, 3, 4, 7, 8)
         vector = vector_of(context, signature.args[0].dtype)
-        offsets = [ir.Constant(NUMBER, i * vector.count) for i in range(LONG)]
+        offsets, zero = [ir.Constant(NUMBER, i * vector.count) for i in range(LONG)], ir.Constant(vector, None)
         sums = [cgutils.alloca_once(builder, vector) for _ in offsets]
-        before, zero = builder.gep(target, [to]), ir.Constant(vector, None)
-        forget = builder.fcmp_ordered("==", keep, ir.Constant(keep.type, 0.0))
-        for offset, total in zip(offsets, sums, strict=True):
-            kept = builder.fmul(repeat(builder, keep, vector), load(builder, before, offset, vector))
-            builder.store(builder.select(forget, zero, kept), total)
+        for total in sums:
+            builder.store(zero, total)
         with cgutils.for_range_slice(builder, first, last, ir.Constant(NUMBER, 1)) as (i, _):
             row = builder.load(builder.gep(rows, [i]))
             added = builder.gep(source, [builder.add(at, builder.mul(row, width))])
@@ -113,28 +110,34 @@ def _blend_rows(typing, target, to, keep, source, at, width, rows, weights, firs
             for offset, total in zip(offsets, sums, strict=True):
                 values = load(builder, added, offset, vector)
                 builder.store(multiply_add(builder, weight, values, builder.load(total)), total)
+        before, keep, take = builder.gep(target, [to]), builder.gep(keep, [at]), builder.gep(take, [at])
         for offset, total in zip(offsets, sums, strict=True):
-            store(builder, builder.load(total), before, offset, vector)
+            share, old = load(builder, keep, offset, vector), load(builder, before, offset, vector)
+            kept = builder.select(builder.fcmp_ordered("==", share, zero), zero, builder.fmul(share, old))
+            new = multiply_add(builder, load(builder, take, offset, vector), builder.load(total), kept)
+            store(builder, new, before, offset, vector)
         return context.get_dummy_value()
 
     integer = types.int64
-    signature = types.void(target, integer, target.dtype, source, integer, integer, rows, weights, integer, integer)
+    signature = types.void(target, integer, keep, take, source, integer, integer, rows, weights, integer, integer)
     return signature, codegen
 
 
 @jit
-def blend_rows(keep, source, rows, weights, first, last, start, stop, target, row):
-    """``target[row] = keep * target[row] + weights @ source[rows]`` from column start to stop, of rows first to last.
+def blend_rows(keep, take, source, rows, weights, first, last, start, stop, target, row):
+    """``target[row] = keep * target[row] + take * (weights @ source[rows])`` from column start to stop.
 
-    rows, weights: int64 and in the precision of the source (n, s); target (k, s) in/out, out where ``keep`` is zero.
+    keep, take (s,); rows, weights: int64 and in the precision of the source (n, s), those from first to last;
+    target (k, s) in/out. Where ``keep`` is zero, what the target held is forgotten.
     """
     width = target.shape[1]
     step = LONG * (REGISTER_BITS // (8 * target.itemsize))
     whole = stop - (stop - start) % step
     for column in range(start, whole, step):
-        _blend_rows(target, row * width + column, keep, source, column, width, rows, weights, first, last)
+        _blend_rows(target, row * width + column, keep, take, source, column, width, rows, weights, first, last)
     for column in range(whole, stop):
-        total = keep * target[row, column] if keep != 0 else keep
+        total = target.dtype.type(0)
         for i in range(first, last):
             total += weights[i] * source[rows[i], column]
-        target[row, column] = total
+        kept = keep[column] * target[row, column] if keep[column] != 0 else keep[column]
+        target[row, column] = kept + take[column] * total

@@ -188,8 +188,11 @@ def blend_product(gemm, codes, values, keep, start, stop, out):
 
 
 @jit
-def blend_sparse_product(codes, values, keep, start, stop, out):
-    """:func:`blend_product` skipping the zeros of the codes."""
+def blend_sparse_product(codes, values, keep, take, start, stop, out):
+    """``out = keep * out + take * (codes.T @ values)`` from feature start to stop, skipping the zeros of the codes.
+
+    codes (b, k), values (b, s), keep, take (s,), out (k, s) in/out.
+    """
     n_rows, n_components = codes.shape
     rows, weights = np.empty(codes.size, np.int64), np.empty(codes.size, codes.dtype)  # of the nonzero codes, by atom
     ends = np.empty(n_components, np.int64)
@@ -203,7 +206,7 @@ def blend_sparse_product(codes, values, keep, start, stop, out):
     for first in range(start, stop, TILE):
         begin = 0
         for j in range(n_components):
-            blend_rows(keep, values, rows, weights, begin, ends[j], first, min(first + TILE, stop), out, j)
+            blend_rows(keep, take, values, rows, weights, begin, ends[j], first, min(first + TILE, stop), out, j)
             begin = ends[j]
 
 

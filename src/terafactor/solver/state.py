@@ -208,22 +208,24 @@ class Product:
 
     def fill(self) -> Part:
         """Return what makes it."""
-        if self.out.flags.c_contiguous:
-            return self.blend_into(self.out, 0.0, 1.0)
-        codes, values, transposed, gemm = self.codes, self.values, self.out.T, address("gemm", self.values.dtype)
-        return lambda start, stop: multiply_features(gemm, codes, values, start, stop, transposed)
+        codes, values, out, dtype = self.codes, self.values, self.out, self.values.dtype
+        gemm, zero = address("gemm", dtype), dtype.type(0)
+        if out.flags.c_contiguous:
+            return lambda start, stop: blend_product(gemm, codes, values, zero, start, stop, out)
+        return lambda start, stop: multiply_features(gemm, codes, values, start, stop, out.T)
 
-    def blend_into(self, matrix: Array, keep: float, take: float) -> Part:
-        """Return what does ``matrix = keep * matrix + take * product``, without making the product.
+    def blend_into(self, matrix: Array, keep: Array, take: Array) -> Part:
+        """Return what does ``matrix = keep * matrix + take * product``, without making the product if that can be.
 
-        matrix (k, s), each atom contiguous.
+        matrix (k, s), each atom contiguous; keep, take (s,).
         """
-        dtype, values = self.values.dtype, self.values
-        codes, kept = self.codes * dtype.type(take), dtype.type(keep)
+        codes, values = self.codes, self.values
         if np.count_nonzero(codes) < SPARSE * codes.size:
-            return lambda start, stop: blend_sparse_product(codes, values, kept, start, stop, matrix)
-        gemm = address("gemm", dtype)
-        return lambda start, stop: blend_product(gemm, codes, values, kept, start, stop, matrix)
+            return lambda start, stop: blend_sparse_product(codes, values, keep, take, start, stop, matrix)
+        if np.ptp(keep) or np.ptp(take):
+            return in_turn(self.fill(), partial(blend, matrix, self.out, keep, take))
+        gemm, scaled = address("gemm", values.dtype), codes * take[0]
+        return lambda start, stop: blend_product(gemm, scaled, values, keep[0], start, stop, matrix)
 
 
 @dataclass(frozen=True)
@@ -340,10 +342,7 @@ def absorb(
     batch_weights(sums.feature_rows, chosen, state.feature_counts, gain, keep, take)
     by_atom = state.data_code.flags.c_contiguous
     if sums.columns is None and by_atom:
-        if np.ptp(keep) == 0 and np.ptp(take) == 0:  # every feature was seen as often as the others
-            whole = product.blend_into(state.data_code, keep[0], take[0])
-        else:
-            whole = in_turn(product.fill(), partial(blend, state.data_code, sums.data_code, keep, take))
+        whole = product.blend_into(state.data_code, keep, take)
         if columns is None:
             return state.data_code, whole
         executor.over_features(whole, len(chosen))
