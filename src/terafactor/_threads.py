@@ -164,9 +164,9 @@ class Executor:
         try:
             for rank in range(1, size):
                 others.append(self._pool.submit(work, rank))
-            work(0)
-        except BaseException:
-            dismiss()  # also those who would wait for a thread that could not be started
+            function(0, size)
+        except BaseException:  # also of a thread that could not be started
+            dismiss()
             raise
         finally:
             wait(others)

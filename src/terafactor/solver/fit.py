@@ -230,7 +230,7 @@ class Upcoming:
     def take(self) -> Batch | None:
         """Return it, None after the last one."""
         batch = (self._started or self._read)()
-        self._started = None
+        self._started = None  # not before: an interrupt may come while it is read, and then close waits for it
         return batch
 
     def close(self) -> None:
