@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from terafactor.kernels._rows import LONG, ROWS, add_rows, blend_rows
+from terafactor.kernels._rows import LONG, ROWS, SHORT, add_rows, add_to_rows, add_up_rows, blend_rows
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -34,3 +34,20 @@ def test_blend_rows(dtype, width, first, last, keep):
     expected[2, columns] = np.where(shares[columns] == 0, added, expected[2, columns])
     blend_rows(shares, take, source, rows, weights, first, last, columns.start, columns.stop, target, 2)
     np.testing.assert_allclose(target, expected, rtol=100 * np.finfo(dtype).eps, atol=100 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("width", [1, 7, 8, 40, 41, 8 * SHORT, 8 * SHORT + 19])
+@pytest.mark.parametrize("numbers", [np.int64, np.uint16])
+@pytest.mark.parametrize(("first", "last"), [(0, 5), (1, 3), (2, 2)])
+def test_short_rows(dtype, width, numbers, first, last):
+    random = np.random.default_rng(0)
+    source, target, weights = (random.standard_normal(shape).astype(dtype) for shape in ((6, width), (7, width), 5))
+    rows, close = np.array([4, 0, 5, 5, 1], numbers), 100 * np.finfo(dtype).eps
+    expected = target.copy()
+    np.add.at(expected, rows[first:last], np.multiply.outer(weights[first:last], source[3]))
+    add_to_rows(source, 3, rows, weights, first, last, target)
+    np.testing.assert_allclose(target, expected, rtol=close, atol=close)
+    expected[6] += weights[first:last] @ source[rows[first:last]]
+    add_up_rows(source, rows, weights, first, last, target, 6)
+    np.testing.assert_allclose(target, expected, rtol=close, atol=close)

@@ -6,6 +6,10 @@ since it cannot know that rows do not overlap.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -30,6 +34,9 @@ ROWS, VECTORS = 4, 3
 
 LONG = 8
 """Registers of a sum that is made alone."""
+
+SHORT = 10
+"""Registers of a short row that stay while others pass, at the most."""
 
 
 @intrinsic
@@ -87,6 +94,20 @@ def add_rows(weights, at, source, first, last, start, stop, target, row):
                 target[row + r, column] += weights[at + r, i] * source[i, column]
 
 
+@contextmanager
+def _each_row(builder, matrix, at, width, rows, weights, first, last, vector) -> Generator[tuple[Any, Any], None, None]:
+    """Loop over places from first to last: what follows sees the row of the matrix that each names, and its weight.
+
+    at: where the part of row 0 that counts begins; width: from a row to the next; rows: int64, or unsigned.
+    """
+    with cgutils.for_range_slice(builder, first, last, ir.Constant(NUMBER, 1)) as (place, _):
+        row = builder.load(builder.gep(rows, [place]))
+        if row.type != NUMBER:
+            row = builder.zext(row, NUMBER)
+        weight = repeat(builder, builder.load(builder.gep(weights, [place])), vector)
+        yield builder.gep(matrix, [builder.add(at, builder.mul(row, width))]), weight
+
+
 @intrinsic
 def _blend_rows(typing, target, to, keep, take, source, at, width, rows, weights, first, last):
     """``target = keep * target + take * sum of weights[i] * source[rows[i]]`` for as many columns as fill LONG.
@@ -103,12 +124,9 @@ def _blend_rows(typing, target, to, keep, take, source, at, width, rows, weights
         sums = [cgutils.alloca_once(builder, vector) for _ in offsets]
         for total in sums:
             builder.store(zero, total)
-        with cgutils.for_range_slice(builder, first, last, ir.Constant(NUMBER, 1)) as (i, _):
-            row = builder.load(builder.gep(rows, [i]))
-            added = builder.gep(source, [builder.add(at, builder.mul(row, width))])
-            weight = repeat(builder, builder.load(builder.gep(weights, [i])), vector)
+        with _each_row(builder, source, at, width, rows, weights, first, last, vector) as (row, weight):
             for offset, total in zip(offsets, sums, strict=True):
-                values = load(builder, added, offset, vector)
+                values = load(builder, row, offset, vector)
                 builder.store(multiply_add(builder, weight, values, builder.load(total)), total)
         before, keep, take = builder.gep(target, [to]), builder.gep(keep, [at]), builder.gep(take, [at])
         for offset, total in zip(offsets, sums, strict=True):
@@ -141,3 +159,105 @@ def blend_rows(keep, take, source, rows, weights, first, last, start, stop, targ
             total += weights[i] * source[rows[i], column]
         kept = keep[column] * target[row, column] if keep[column] != 0 else keep[column]
         target[row, column] = kept + take[column] * total
+
+
+def _for_each_count(builder, count, work):
+    """Do ``work(count)``, in code of its own for every count of registers up to SHORT."""
+    end = builder.append_basic_block()
+    choice = builder.switch(count, end)
+    for n_registers in range(1, SHORT + 1):
+        block = builder.append_basic_block()
+        choice.add_case(ir.Constant(NUMBER, n_registers), block)
+        builder.position_at_end(block)
+        work(n_registers)
+        builder.branch(end)
+    builder.position_at_end(end)
+
+
+def _signature(matrix, other, rows, weights):
+    number = types.int64
+    return types.void(matrix, number, other, number, number, rows, weights, number, number, number)
+
+
+@intrinsic
+def _add_to_rows(typing, source, of, target, at, width, rows, weights, first, last, n_registers):
+    """``target[rows[i]] += weights[i] * source`` for i from first to last, for as many columns as fill the registers.
+
+    of, at: where they begin in the flattened source, and in row 0 of the target; width: from a row to the next.
+    """
+
+    def codegen(context, builder, signature, args):
+        _, of, _, at, width, _, _, first, last, count = args
+        source, target, rows, weights = data_of(context, builder, signature, args, 0, 2, 5, 6)
+        vector = vector_of(context, signature.args[0].dtype)
+
+        def work(n_registers):
+            offsets = [ir.Constant(NUMBER, i * vector.count) for i in range(n_registers)]
+            added = [load(builder, builder.gep(source, [of]), offset, vector) for offset in offsets]
+            with _each_row(builder, target, at, width, rows, weights, first, last, vector) as (row, weight):
+                for offset, values in zip(offsets, added, strict=True):
+                    total = multiply_add(builder, weight, values, load(builder, row, offset, vector))
+                    store(builder, total, row, offset, vector)
+
+        _for_each_count(builder, count, work)
+        return context.get_dummy_value()
+
+    return _signature(source, target, rows, weights), codegen
+
+
+@intrinsic
+def _add_up_rows(typing, target, to, source, at, width, rows, weights, first, last, n_registers):
+    """``target += weights[i] * source[rows[i]]`` for i from first to last; as :func:`_add_to_rows`."""
+
+    def codegen(context, builder, signature, args):
+        _, to, _, at, width, _, _, first, last, count = args
+        target, source, rows, weights = data_of(context, builder, signature, args, 0, 2, 5, 6)
+        vector = vector_of(context, signature.args[0].dtype)
+
+        def work(n_registers):
+            offsets = [ir.Constant(NUMBER, i * vector.count) for i in range(n_registers)]
+            start, sums = builder.gep(target, [to]), [cgutils.alloca_once(builder, vector) for _ in offsets]
+            for offset, total in zip(offsets, sums, strict=True):
+                builder.store(load(builder, start, offset, vector), total)
+            with _each_row(builder, source, at, width, rows, weights, first, last, vector) as (row, weight):
+                for offset, total in zip(offsets, sums, strict=True):
+                    values = load(builder, row, offset, vector)
+                    builder.store(multiply_add(builder, weight, values, builder.load(total)), total)
+            for offset, total in zip(offsets, sums, strict=True):
+                store(builder, builder.load(total), start, offset, vector)
+
+        _for_each_count(builder, count, work)
+        return context.get_dummy_value()
+
+    return _signature(target, source, rows, weights), codegen
+
+
+@jit
+def add_to_rows(source, row, rows, weights, first, last, target):
+    """``target[rows[i]] += weights[i] * source[row]`` for i from first to last.
+
+    source, target: row-major, of the same width; rows: int64, or unsigned; weights: in their precision.
+    """
+    width, lanes = source.shape[1], REGISTER_BITS // (8 * source.itemsize)
+    start = 0
+    while start + lanes <= width:
+        n_registers = min(SHORT, (width - start) // lanes)
+        _add_to_rows(source, row * width + start, target, start, width, rows, weights, first, last, n_registers)
+        start += n_registers * lanes
+    for i in range(first, last):
+        for j in range(start, width):
+            target[rows[i], j] += weights[i] * source[row, j]
+
+
+@jit
+def add_up_rows(source, rows, weights, first, last, target, row):
+    """``target[row] += weights[i] * source[rows[i]]`` for i from first to last; as :func:`add_to_rows`."""
+    width, lanes = source.shape[1], REGISTER_BITS // (8 * source.itemsize)
+    start = 0
+    while start + lanes <= width:
+        n_registers = min(SHORT, (width - start) // lanes)
+        _add_up_rows(target, row * width + start, source, start, width, rows, weights, first, last, n_registers)
+        start += n_registers * lanes
+    for i in range(first, last):
+        for j in range(start, width):
+            target[row, j] += weights[i] * source[rows[i], j]

@@ -17,7 +17,7 @@ from terafactor.kernels._blas import (
     transposed_square_upper,
 )
 from terafactor.kernels._jit import jit
-from terafactor.kernels._lanes import add_multiple
+from terafactor.kernels._rows import add_to_rows, add_up_rows
 from terafactor.kernels.atoms import least_curvature
 
 ONE = np.uint64(1)
@@ -27,21 +27,15 @@ PANEL = 1024
 
 
 @jit
-def multiply_stored(starts, rows, entries, dictionary, data_code, first, last, with_atoms, with_statistics):
-    """``with_atoms += X D'`` and ``with_statistics += X B'`` for rows from first to last.
-
-    dictionary, data_code (p, k), read once in order; with_atoms, with_statistics (m, k) in/out.
-    """
-    for column in range(np.uint64(len(dictionary))):
-        feature = np.int64(column)
-        for place in range(starts[column], starts[column + ONE]):
-            i, entry = np.int64(rows[place]), entries[place]
-            if i < first:
-                continue
-            if i >= last:
-                break
-            add_multiple(with_atoms, i, entry, dictionary, feature)
-            add_multiple(with_statistics, i, entry, data_code, feature)
+def multiply_stored(starts, rows, entries, matrix, first, last, out):
+    """``out += X matrix`` for rows from first to last. matrix (p, k), read once in order; out (m, k) in/out."""
+    for feature in range(len(matrix)):
+        begin, end = np.int64(starts[feature]), np.int64(starts[feature + 1])
+        while begin < end and rows[begin] < first:
+            begin += 1
+        while begin < end and rows[end - 1] >= last:
+            end -= 1
+        add_to_rows(matrix, feature, rows, entries, begin, end, out)
 
 
 @jit
@@ -123,6 +117,7 @@ def sweep_in_span(gemm, gram, code_gram, limit, least, moves, sizes):
     """
     k, floor = len(code_gram), least_curvature(code_gram)
     products, squares = gram[:k].copy(), np.diag(gram)[:k].copy()  # moves gram; squared norms
+    everyone, shares = np.arange(k), np.empty(k)
     moves[:] = 0
     for j in range(k):
         moves[j, j] = 1.0
@@ -134,11 +129,10 @@ def sweep_in_span(gemm, gram, code_gram, limit, least, moves, sizes):
         moves[j, k + j] = 1.0 / curvature
         terms = gram[k + j, k + j] / curvature**2
         for i in range(k):
-            if i != j:
-                share = -code_gram[j, i] / curvature
-                terms += share * share * squares[i]
-                add_multiple(moves, j, share, moves, i)
-                add_multiple(products, j, share, products, i)
+            shares[i] = 0.0 if i == j else -code_gram[j, i] / curvature
+            terms += shares[i] * shares[i] * squares[i]
+        add_up_rows(moves, everyone, shares, 0, k, moves, j)
+        add_up_rows(products, everyone, shares, 0, k, products, j)
         size = 0.0
         for at in range(2 * k):
             size += moves[j, at] * products[j, at]
@@ -196,28 +190,8 @@ def combine(
             total, atoms, statistics = new[i], dictionary[start + i], data_code[start + i]
             for j in range(k):
                 total[k + j] = keep * statistics[j]
-            add_weighted(rows, entries, starts[start + i], starts[start + i + 1], from_rows, total)
+            begin, end = np.int64(starts[start + i]), np.int64(starts[start + i + 1])
+            add_up_rows(from_rows, rows, entries, begin, end, new, i)
             for j in range(k):
                 atoms[j] = total[j]
                 statistics[j] = total[k + j]
-
-
-@jit
-def add_weighted(indices, weights, first, last, vectors, total):
-    """``total += weights[first:last] @ vectors[indices[first:last]]``, total (k,).
-
-    Four vectors at a time: one load and store of the total for four products.
-    """
-    place = first
-    while place + np.uint64(3) < last:
-        one, two, three = place + ONE, place + np.uint64(2), place + np.uint64(3)
-        w0, w1, w2, w3 = weights[place], weights[one], weights[two], weights[three]
-        v0, v1, v2, v3 = vectors[indices[place]], vectors[indices[one]], vectors[indices[two]], vectors[indices[three]]
-        for j in range(len(total)):
-            total[j] += w0 * v0[j] + w1 * v1[j] + w2 * v2[j] + w3 * v3[j]
-        place += np.uint64(4)
-    while place < last:
-        w0, v0 = weights[place], vectors[indices[place]]
-        for j in range(len(total)):
-            total[j] += w0 * v0[j]
-        place += ONE

@@ -59,7 +59,7 @@ from terafactor.solver.state import FLOAT64, CodeSums, SurrogateState, absorb_co
 from terafactor.solver.step import reseed_unused, step
 
 MOST_ROWS = 2048
-"""Rows in a stretch, at the most: their inner products take 32 MB."""
+"""Rows in a stretch, at the most: their inner products take 32 MB, and their numbers two bytes."""
 
 PRECISION = 1e-5
 """Relative error up to which squares of norms may be found from inner products."""
@@ -170,7 +170,7 @@ class Span:
         self.executor = executor
         self.k, self.n_rows = len(state.dictionary), rows.shape[0]
         self.columns = rows.tocsc()
-        self.starts, self.rows = self.columns.indptr.astype(np.uint64), self.columns.indices.astype(np.uint32)
+        self.starts, self.rows = self.columns.indptr.astype(np.uint64), self.columns.indices.astype(np.uint16)
         self.gram = self._gram(state.dictionary.T, state.data_code.T)
         self.with_atoms, self._with_statistics, self._with_earlier = self._inner(state.dictionary.T, state.data_code.T)
         self._with_moved = np.empty_like(self.with_atoms)
@@ -198,7 +198,8 @@ class Span:
         stored = self.starts, self.rows, self.columns.data
 
         def fill(first: int, last: int) -> None:
-            multiply_stored(*stored, dictionary, data_code, first, last, with_atoms, with_statistics)
+            multiply_stored(*stored, dictionary, first, last, with_atoms)
+            multiply_stored(*stored, data_code, first, last, with_statistics)
             multiply_earlier_rows(*stored, longest, first, last, with_earlier)
 
         self.executor.split(fill, self.n_rows)
