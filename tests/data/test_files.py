@@ -282,6 +282,16 @@ def test_frames_in_memory_in_another_order_are_refused():
         JoinedSource([open_source(frame), open_source(frame.select(frame.columns[::-1]))])
 
 
+@pytest.mark.parametrize("fill", [0.0, np.nan])
+def test_sparse_columns_of_a_pandas_frame_are_filled_in(fill):
+    pandas = pytest.importorskip("pandas")
+    expected = values()
+    expected[3, 4] = expected[5, 6] = fill
+    frame = pandas.DataFrame(expected, columns=[f"f{number}" for number in range(23)])
+    source = open_source(frame.astype(pandas.SparseDtype(expected.dtype, fill)))
+    np.testing.assert_array_equal(source.read(np.arange(37)), expected)
+
+
 @pytest.mark.parametrize("name", [None, "subject"])
 def test_the_index_of_a_pandas_frame_is_no_feature(tmp_path, name):
     pandas = pytest.importorskip("pandas")

@@ -159,6 +159,30 @@ def test_nullable_types_of_pandas(dtype):
         learner().fit(X)
 
 
+def sparse_columns(values, fill_values):
+    columns = zip("abcdefghijkl", values.T, fill_values, strict=True)
+    return pd.DataFrame({name: pd.arrays.SparseArray(column, fill_value=fill) for name, column, fill in columns})
+
+
+FRAMES = {
+    "objects": lambda values: pd.DataFrame(values.astype(object)).where(~np.isnan(values), pd.NA),
+    "array of objects": lambda values: np.where(np.isnan(values), pd.NA, values.astype(object)),
+    "sparse, filled with NaN": lambda values: sparse_columns(values, [np.nan] * 12),
+    "sparse, filled with NaN and zero": lambda values: sparse_columns(values, [np.nan, 0.0] * 6),
+    "sparse and dense": lambda values: sparse_columns(values, [np.nan] * 12).assign(l=values[:, 11]),
+}
+
+
+@pytest.mark.parametrize("frame_of", FRAMES.values(), ids=FRAMES)
+def test_what_pandas_leaves_out_is_missing(frame_of):
+    X = np.random.default_rng(0).integers(0, 9, (60, 12)).astype(np.float64)
+    X[3, 4] = np.nan
+    model = learner(missing="nan").fit(frame_of(X))
+    np.testing.assert_array_equal(model.components_, learner(missing="nan").fit(X).components_)
+    with pytest.raises(DataError, match=r"NaN at row 3, column 4; .*missing='nan'"):
+        learner().fit(frame_of(X))
+
+
 @pytest.mark.parametrize("parameters", [{}, {"reduction": 3}, {"reduction": 3, "statistics": "masked"}])
 @pytest.mark.parametrize("form", ["csr_array", "csc_matrix", "coo_array"])
 def test_sparse_zeros_are_zeros(form, parameters):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,8 @@ def open_frame(frame: Any, *, columns: Sequence[str] | None = None) -> MatrixSou
     if is_a(frame, "pyarrow", "Table"):
         index = _index_columns(frame.schema.pandas_metadata or {})
         frame = polars.from_arrow(frame)
-    frame = frame.lazy().collect() if is_a(frame, "polars", "DataFrame", "LazyFrame") else polars.from_pandas(frame)
+    is_polars = is_a(frame, "polars", "DataFrame", "LazyFrame")
+    frame = frame.lazy().collect() if is_polars else polars.from_pandas(_dense(frame))
     chosen = _check_columns(frame.schema, columns, name, index)
     dtype = _common_dtype([frame.schema[column] for column in chosen], name)
     source = ArraySource(np.ascontiguousarray(frame.select(chosen).to_numpy(), dtype), name, allow_nan=True)
@@ -93,13 +95,36 @@ def open_frame(frame: Any, *, columns: Sequence[str] | None = None) -> MatrixSou
 
 
 def at_hand(thing: Any) -> Any:
-    """Return a lazy frame computed, an Arrow table without an index of pandas, and anything else as it is."""
+    """Return what validation takes: a lazy frame computed, an Arrow table without an index of pandas, NaN for pd.NA.
+
+    A frame of pandas stays sparse where all it leaves out are zeros; anything else is returned as it is.
+    """
     if is_a(thing, "polars", "LazyFrame"):
         return thing.collect()
+    if is_a(thing, "pandas", "DataFrame"):
+        sparse = all(_is_sparse(dtype) and dtype.fill_value == 0 for dtype in thing.dtypes)
+        return thing if sparse else _without_na(_dense(thing))
+    if type(thing) is np.ndarray and thing.dtype == object and "pandas" in sys.modules:
+        return np.where(sys.modules["pandas"].isna(thing), np.nan, thing)
     if is_a(thing, "pyarrow", "Table"):
         index = _index_columns(thing.schema.pandas_metadata or {})
         return thing.select([name for name in thing.column_names if not _is_index(name, index)])
     return thing
+
+
+def _dense(frame: Any) -> Any:
+    """Return a frame of pandas whose sparse columns are dense, what they leave out filled in."""
+    stored = {name: dtype.subtype for name, dtype in frame.dtypes.items() if _is_sparse(dtype)}
+    return frame.astype(stored) if stored else frame
+
+
+def _is_sparse(dtype: Any) -> bool:
+    return is_a(dtype, "pandas", "SparseDtype")
+
+
+def _without_na(frame: Any) -> Any:
+    """Return a frame of pandas with NaN for pd.NA among objects, which no conversion to numbers takes."""
+    return frame.mask(frame.isna(), np.nan) if object in frame.dtypes.tolist() else frame
 
 
 def _stored_index(polars: Any, path: Path) -> frozenset[str]:
