@@ -1,5 +1,6 @@
 """From a thing to its source."""
 
+import errno
 import sys
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from terafactor import ArraySource, MaskedDictionaryLearning, MatrixSource, open_source
 from terafactor.data.open import formats, from_anywhere
-from terafactor.errors import DataError, DataTypeError, MissingDependencyError
+from terafactor.errors import DataError, DataTypeError, MissingDependencyError, StorageError
 
 
 def test_a_source_is_returned_as_it_is():
@@ -47,6 +48,23 @@ def test_the_error_for_an_unknown_file_lists_what_is_understood(tmp_path):
 def test_text_that_leads_nowhere_is_refused(text, message):
     with pytest.raises(DataError, match=message):
         open_source(text)
+
+
+@pytest.mark.parametrize("scheme", ["", "npy://"])
+def test_a_folder_is_no_npy_file(tmp_path, scheme):
+    (tmp_path / "X.npy").mkdir()
+    with pytest.raises(DataError, match=r"X.npy is a folder, not a .npy file: .* give a glob, such as .*X.npy/\*.npy"):
+        open_source(f"{scheme}{tmp_path}/X.npy")
+
+
+def test_a_file_that_may_not_be_read_is_named(tmp_path, monkeypatch):
+    def refuse(*arguments):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    np.save(tmp_path / "X.npy", np.eye(3))
+    monkeypatch.setattr("terafactor.data.npy.open", refuse, raising=False)
+    with pytest.raises(StorageError, match=r"cannot read .*X.npy: Permission denied"):
+        open_source(tmp_path / "X.npy")
 
 
 def test_a_scheme_overrides_the_name_of_the_file(tmp_path):

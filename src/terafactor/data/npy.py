@@ -9,6 +9,7 @@ from typing import IO
 import numpy as np
 from numpy.lib import format as npy_format
 
+from terafactor._durable import naming
 from terafactor.data.array import open_array
 from terafactor.data.formats import Format, ends_with, refuse_inside
 from terafactor.data.raw import Layout, RawSource
@@ -22,7 +23,9 @@ HEADERS = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_arr
 def open_npy(path: Path, inside: str | None = None) -> MatrixSource:
     """Return the rows of one ``.npy`` file. Objects are never unpickled."""
     refuse_inside(path, inside)
-    with open(path, "rb") as file:
+    if path.is_dir():
+        raise DataError(f"{path} is a folder, not a .npy file: for the files in it give a glob, such as {path}/*.npy")
+    with naming(path, "read"), open(path, "rb") as file:
         return RawSource(_layout(file, path))
 
 
