@@ -6,11 +6,13 @@ import itertools
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from rich.console import Console
 
 from terafactor import ArraySource, MaskedDictionaryLearning
 from terafactor import solver as solvers
+from terafactor.errors import ParameterError
 from terafactor.problem import Problem
 from terafactor.solver import SolverOptions
 from terafactor.solver.progress import ProgressBar
@@ -54,6 +56,17 @@ def test_a_callback_can_stop_the_fit(X, when):
     np.testing.assert_array_equal(learner.components_, fit(X, n_epochs=when / 9).components_)
     assert learner.transform(X).shape == (90, 3)
     assert learner.partial_fit(X).n_steps_ > when
+
+
+@pytest.mark.parametrize(
+    "answer", [np.zeros(3), pd.DataFrame([[1, 2]]), pd.NA], ids=lambda answer: type(answer).__name__
+)
+def test_an_answer_that_is_neither_true_nor_false_is_refused(X, answer):
+    def watch(snapshot):
+        return answer
+
+    with pytest.raises(ParameterError, match=rf"callback .*watch returned {type(answer).__name__}, .*None to go on"):
+        fit(X, watch)
 
 
 def test_all_callbacks_are_called_although_one_stops(X):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from terafactor._typing import Array
+from terafactor.errors import ParameterError
 from terafactor.kernels.atoms import atom_sizes
 from terafactor.solver.position import Position
 
@@ -93,6 +94,19 @@ class Callback(Protocol):
     """
 
     def __call__(self, snapshot: Snapshot) -> bool | None: ...
+
+
+def asks_to_stop(callback: Callback, snapshot: Snapshot) -> bool:
+    """Call back, and return whether the answer is to stop; one that is neither true nor false is refused."""
+    answer = callback(snapshot)
+    try:
+        return bool(answer)
+    except (TypeError, ValueError) as error:
+        name = getattr(callback, "__qualname__", callback)
+        raise ParameterError(
+            f"callback {name} returned {type(answer).__name__}, which is neither true nor false: "
+            "return True to stop the fit, False or None to go on"
+        ) from error
 
 
 @dataclass(frozen=True)

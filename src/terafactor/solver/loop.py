@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from terafactor._typing import Array
-from terafactor.solver.callbacks import Callback, Snapshot
+from terafactor.solver.callbacks import Callback, Snapshot, asks_to_stop
 from terafactor.solver.position import Position
 
 
@@ -111,7 +111,7 @@ def run_loop(
             stopped_by=stopped_by,
             _learner=learner,
         )
-        stop = any([callback(snapshot) for callback in callbacks])  # all of them, whatever one says
+        stop = any([asks_to_stop(callback, snapshot) for callback in callbacks])  # all of them, whatever one says
         idle += time.perf_counter() - paused
         return stop
 
