@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from terafactor import KINDS, MaskedDictionaryLearning, NormBall, load_model, train
 from terafactor.cli.app import app, main
 from terafactor.cli.transform import COMMANDS as MODEL_COMMANDS
+from terafactor.errors import DataError
 
 COMMANDS = [command.callback.__name__ for command in app.registered_commands]
 
@@ -152,6 +153,16 @@ def test_data_that_fails_at_the_first_step_does_not_block_the_directory(scratch,
     assert tomllib.loads((scratch / "run" / "config.toml").read_text())["parameters"]["missing"] == "nan"
     assert run_main(monkeypatch, *line) == 2
     assert "holds a run already" in capsys.readouterr().err
+
+
+def test_resume_finds_the_data_under_another_name(scratch, X):
+    line = ["fit", "X.npy", "-k", 3, "--batch-size", 10, "--seed", 0, "--out", "run"]
+    assert invoke(*line).exit_code == 0
+    (scratch / "X.npy").rename(scratch / "other.npy")
+    assert invoke("resume", "run", "--epochs", 2, "--source", "other.npy").exit_code == 0
+    np.save(scratch / "other.npy", X + 1)
+    with pytest.raises(DataError, match=r"the data of run changed: fingerprint .*names that they had.*start a new run"):
+        invoke("resume", "run", "--epochs", 3, "--source", "other.npy")
 
 
 def test_resume_to_fewer_epochs_than_are_done_is_refused_and_changes_nothing(scratch, monkeypatch, capsys):

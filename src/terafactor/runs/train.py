@@ -195,7 +195,10 @@ def _resume(run: RunDirectory, estimator: Trainable, data: Any) -> dict[str, Any
     stored = {name: value for name, value in config["data"].items() if name != "source"}
     changes = differences(stored, description)
     if changes:
-        raise DataError(f"the data of {run.path} changed: {'; '.join(changes)}. Start a new run")
+        raise DataError(
+            f"the data of {run.path} changed: {'; '.join(changes)}. Give the data that it began with, "
+            "large files under the names that they had if there are several, or start a new run"
+        )
     parameters = without_none(plain_parameters(estimator.get_params(deep=False)))
     changes = differences(config["parameters"], parameters, ignored=FREE | {"random_state"})
     if changes:
