@@ -346,8 +346,13 @@ def test_images_of_another_kind_than_the_maps_are_refused(fitted, tmp_path):
         fitted.transform(tmp_path / "run.dtseries.nii")
 
 
-@pytest.mark.parametrize("wrong", [np.ones((3, 5)), "absent.nii.gz"])
+@pytest.mark.parametrize("wrong", [np.ones((3, 5)), "absent.nii.gz", __file__])
 def test_maps_to_start_from_that_are_no_image_are_named(study, wrong):
     atlas = BrainDictionaryLearning(3, mask=study.mask, dict_init=wrong, store=False)
     with pytest.raises(DataError, match="dict_init must be an image of maps"):
         atlas.fit(study.images[:1])
+
+
+def test_a_mask_that_is_no_image_is_named(study):
+    with pytest.raises(DataError, match=r"the mask cannot be used: .*test_estimator\.py"):
+        BrainDictionaryLearning(3, mask=__file__, store=False).fit(study.images[:1])

@@ -30,9 +30,6 @@ CLEANING = {"standardize": "zscore_sample", "detrend": True}
 NOT_OF_THE_DATA = ("memory", "memory_level", "verbose", "n_jobs", "reports", "cmap", "mask_img", "mask_args", "runs")
 """Options of maskers that do not change what a fitted one returns."""
 
-UNREADABLE = (ValueError, TypeError, OSError, EOFError, zlib.error)
-"""What maskers raise on images that are damaged or do not fit."""
-
 
 class ImageKind(ABC):
     """One kind of brain image. An image here is opened, but its numbers are read by :meth:`load` only."""
@@ -178,7 +175,7 @@ def make_masker(kind: ImageKind, mask: Any, images: Sequence[Any], options: Mapp
         masker.set_params(**_defaults(kind, options), **options)
     try:
         fitted = kind.fit_masker(masker, images)
-    except UNREADABLE as error:
+    except unreadable() as error:
         raise DataError(_why_no_mask(kind, masker, images, error)) from error
     if n_features(fitted) == 0:
         raise DataError("the mask is empty: it leaves nothing of the images; give another one")
@@ -190,7 +187,7 @@ def _why_no_mask(kind: ImageKind, masker: Any, images: Sequence[Any], error: Exc
     for number, image in enumerate(images) if masker.get_params(deep=False).get("mask_img") is None else ():
         try:
             kind.fit_masker(masker, [image])
-        except UNREADABLE as reason:
+        except unreadable() as reason:
             return (
                 f"no mask can be computed from {name_of(image, number)} ({reason}): "
                 "it may be cut short or damaged; fetch it again, or give a mask"
@@ -231,6 +228,12 @@ def nibabel() -> Any:
 def nilearn(module: str) -> Any:
     """Return a module of nilearn, or name the extra that brings it."""
     return require(f"nilearn.{module}", extra="brain", purpose="masking brain images")
+
+
+def unreadable() -> tuple[type[Exception], ...]:
+    """Return what is raised on images that are none, are damaged or do not fit."""
+    no_image = nibabel().filebasedimages.ImageFileError
+    return no_image, AttributeError, ValueError, TypeError, OSError, EOFError, zlib.error
 
 
 def _defaults(kind: ImageKind, options: Mapping[str, Any]) -> dict[str, Any]:

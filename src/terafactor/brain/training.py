@@ -12,7 +12,7 @@ from terafactor._typing import Array
 from terafactor.brain import maps
 from terafactor.brain.images import ImagesSource
 from terafactor.brain.initial import initial_maps
-from terafactor.brain.kinds import ImageKind, kind_named, masker_options
+from terafactor.brain.kinds import ImageKind, kind_named, masker_options, unreadable
 from terafactor.brain.preparation import masked_images, packed_images
 from terafactor.data import BatchStream, MatrixSource
 from terafactor.data.masks import masks_of
@@ -190,7 +190,7 @@ class AtlasTraining(ModelFileMixin):
         plain = kind.masker_at(Position({}, kind.masker_arrays(masker)), {})
         try:
             given = np.atleast_2d(plain.transform_single_imgs(kind.open(self.dict_init, self.mask)))
-        except (AttributeError, ValueError, TypeError, OSError) as error:
+        except unreadable() as error:
             raise DataError(f"dict_init must be an image of maps as the images are, or its path: {error}") from error
         if len(given) != self.n_components:
             raise ParameterError(f"dict_init has {len(given)} maps, but n_components is {self.n_components}")
