@@ -191,8 +191,9 @@ class TestData:
         learned(study, n_epochs=1, verbose=1)
         assert "masking and packing, " in capsys.readouterr().err
 
+    @pytest.mark.parametrize("in_a_run", [False, True])
     @pytest.mark.parametrize("where", ["packing", "starting", "learning"])
-    def test_a_failed_refit_leaves_model_and_mask_as_they_were(self, study, where, monkeypatch):
+    def test_a_failed_refit_leaves_model_and_mask_as_they_were(self, study, where, in_a_run, monkeypatch, tmp_path):
         def fail(*args, **kwargs):
             raise OSError("no space left")
 
@@ -206,7 +207,7 @@ class TestData:
         else:
             atlas.set_params(**({"dict_init": study.mask} if where == "starting" else {"callbacks": [fail]}))
         with pytest.raises((OSError, ParameterError)):
-            atlas.fit(study.images)
+            train(atlas, study.images, tmp_path / "run") if in_a_run else atlas.fit(study.images)
         assert [
             name for name, value in before.items() if name.endswith("_") and getattr(atlas, name) is not value
         ] == []

@@ -180,6 +180,17 @@ def test_a_checkpoint_is_a_model(X, tmp_path):
     np.testing.assert_array_equal(load_model(place).components_, load_model(tmp_path / "run").components_)
 
 
+def test_a_run_that_fails_leaves_the_model_as_it_was(X, tmp_path):
+    model = train(estimator(), X, tmp_path / "run")
+    before = dict(vars(model))
+    with pytest.raises(KilledError):
+        train(model, X[:, :10], tmp_path / "narrow", callbacks=[die_at(5)])
+    with pytest.raises(DataError, match="changed"):
+        train(model, X[:, :10], tmp_path / "run", resume=True)
+    assert vars(model) == before
+    assert model.transform(X).shape == (90, 3)
+
+
 def test_a_new_run_does_not_touch_an_old_one(X, tmp_path):
     train(estimator(), X, tmp_path / "run")
     before = files(tmp_path / "run")

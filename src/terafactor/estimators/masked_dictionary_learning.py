@@ -24,11 +24,11 @@ from terafactor.data.open import must_be_opened
 from terafactor.data.output import open_matrix
 from terafactor.data.table import at_hand
 from terafactor.errors import DataError, DataTypeError, ParameterError
-from terafactor.estimators.failure import unless_it_fails
 from terafactor.estimators.output import hand_back_files
 from terafactor.estimators.training import DictionaryTraining
 from terafactor.problem import ElasticNet, NormBall, Problem
 from terafactor.report import Reporting
+from terafactor.runs.failure import unless_it_fails
 from terafactor.solver.callbacks import Callback, Recorder
 from terafactor.solver.plan import Plan
 

@@ -11,7 +11,6 @@ import numpy as np
 from terafactor._random import resolve_seed
 from terafactor._threads import Executor
 from terafactor.errors import DataError, ParameterError
-from terafactor.estimators.failure import unless_it_fails
 from terafactor.ratings.holdout import HeldOut, hold_out_ratings
 from terafactor.ratings.method import Method
 from terafactor.ratings.metrics import rmse
@@ -20,6 +19,7 @@ from terafactor.ratings.parameters import check_parameters, method_of
 from terafactor.ratings.recommend import Seen
 from terafactor.ratings.storing import Storing
 from terafactor.ratings.table import Duplicates, RatingTable
+from terafactor.runs.failure import unless_it_fails
 from terafactor.solver.callbacks import Callback, Recorder
 from terafactor.solver.interrupt import InterruptGuard
 from terafactor.solver.loop import Elapsed, Learner

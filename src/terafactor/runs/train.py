@@ -19,6 +19,7 @@ from terafactor.errors import DataError, ParameterError, RunInterruptedError
 from terafactor.runs.artifact import Artifact, write_artifact
 from terafactor.runs.checkpoint import Checkpointer, CheckpointPolicy, newest, step_of
 from terafactor.runs.directory import RunDirectory, without_none
+from terafactor.runs.failure import unless_it_fails
 from terafactor.runs.live import LiveView
 from terafactor.runs.metrics import Metrics
 from terafactor.runs.parameters import differences, plain_parameters
@@ -122,7 +123,7 @@ def train(
     Parameters
     ----------
     estimator : estimator
-        Fitted in place.
+        Fitted in place; left as it was when learning fails.
     X : data
         What its ``fit`` takes.
     directory : path
@@ -160,11 +161,14 @@ def train(
             run.config()
         elif run.is_run and run.has_begun:
             raise ParameterError(f"{run.path} holds a run already: resume it, or choose another directory")
-        with StopAtOnce():
-            data = estimator.open_data(X)
-        found = newest(run.checkpoints) if resume else None
-        settings = _resume(run, estimator, data) if resume else _start(run, estimator, X, data, holdout)
-        _Training(run, estimator, data, settings, policy, found).run(callbacks, console)
+        with unless_it_fails(estimator):
+            with StopAtOnce():
+                data = estimator.open_data(X)
+            found = newest(run.checkpoints) if resume else None
+            settings = _resume(run, estimator, data) if resume else _start(run, estimator, X, data, holdout)
+            training = _Training(run, estimator, data, settings, policy, found)
+            training.learn(callbacks, console)
+        training.finish()
     return estimator
 
 
@@ -262,8 +266,8 @@ class _Training:
         )
         self.signals = StopSignals()
 
-    def run(self, callbacks: Sequence[Callback], console: Console | None) -> None:
-        """Learn, and leave model, metrics and log in order."""
+    def learn(self, callbacks: Sequence[Callback], console: Console | None) -> None:
+        """Learn, be it until a signal stops it."""
         self.recorder.audience = [*getattr(self.estimator, "callbacks", ()), *callbacks]
         ours: list[Callback] = [self.recorder, self.checkpointer, self.presenter, self.signals]
         view = LiveView(self.recorder, self.checkpointer, self.signals, self.row_bytes, console)
@@ -275,7 +279,6 @@ class _Training:
                 start=self.start,
                 elapsed=self._elapsed(),
             )
-        self._finish()
 
     def _check_goal(self, snapshot: Snapshot) -> None:
         """Refuse to resume to fewer passes than are done, which only the loop can tell, and put n_epochs back."""
@@ -316,7 +319,8 @@ class _Training:
         self.recorder.note(snapshot)
         self.metrics.make_durable()
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """Leave model, metrics and log in order, and say so if a signal stopped it."""
         received = self.signals.received
         self.estimator.history_ = list(self.metrics.history)
         self.estimator.stopped_by_ = received or self.recorder.stopped_by
