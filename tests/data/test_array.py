@@ -5,9 +5,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from terafactor import ArraySource
+from terafactor import ArraySource, MaskedDictionaryLearning, open_source
 from terafactor.data.source import check_finite
-from terafactor.errors import DataError
+from terafactor.errors import DataError, DataTypeError
 from terafactor.testing import SourceContract
 
 
@@ -40,6 +40,16 @@ class TestColumnMajorMemmap(SourceContract):
     def make(self, tmp_path):
         np.save(tmp_path / "values.npy", np.asfortranarray(values()))
         return ArraySource(np.load(tmp_path / "values.npy", mmap_mode="r")), values()
+
+
+def test_errors_name_an_array_as_users_do():
+    bad = values()
+    bad[3, 4] = np.nan
+    for source, name in [(ArraySource(bad, "counts", allow_nan=True), "counts"), (open_source(bad), "X")]:
+        with pytest.raises(DataError, match=f"^{name} contains NaN at row 3, feature 4"):
+            MaskedDictionaryLearning(2).fit(source)
+        with pytest.raises(DataTypeError, match=f"and {name} is dense"):
+            MaskedDictionaryLearning(2, missing="absent").fit(source)
 
 
 @pytest.mark.parametrize("columns", [None, np.arange(0, 1000, 7)], ids=["whole rows", "some columns"])

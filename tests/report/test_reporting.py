@@ -201,7 +201,7 @@ class TestSample:
         assert row_name(parts[0], 1) == "row 5"
         joined = SelectedRows(JoinedSource(parts), np.array([1, 2, 5]))
         assert [row_name(joined, row) for row in range(3)] == [
-            "row 5 of record 0 (0)",
-            "row 8 of record 0 (0)",
-            "row 2 of record 0 (1)",
+            "row 5 of X (0)",
+            "row 8 of X (0)",
+            "row 2 of X (1)",
         ]

@@ -42,9 +42,13 @@ class ArraySource(MatrixSource):
             raise DataError(f"ArraySource takes a float32 or float64 array of shape (rows, features), got {what}")
         check_finite(array, name, allow_nan=allow_nan)
         self.array = array
+        self.name = name
         self.holds_nan = allow_nan
         self.shape = (int(array.shape[0]), int(array.shape[1]))
         self.dtype = array.dtype
+
+    def record_name(self, record: int) -> str:
+        return self.name
 
     def tiles(self, record: int) -> FeatureTiles:
         return FeatureTiles(NEIGHBOURS, fewest=FEWEST) if self.shape[1] >= WIDE else FeatureTiles()
