@@ -160,9 +160,10 @@ def test_resume_finds_the_data_under_another_name(scratch, X):
     assert invoke(*line).exit_code == 0
     (scratch / "X.npy").rename(scratch / "other.npy")
     assert invoke("resume", "run", "--epochs", 2, "--source", "other.npy").exit_code == 0
+    assert invoke("resume", "run", "--epochs", 3).exit_code == 0  # the run remembers
     np.save(scratch / "other.npy", X + 1)
     with pytest.raises(DataError, match=r"the data of run changed: fingerprint .*names that they had.*start a new run"):
-        invoke("resume", "run", "--epochs", 3, "--source", "other.npy")
+        invoke("resume", "run", "--epochs", 4)
 
 
 def test_resume_to_fewer_epochs_than_are_done_is_refused_and_changes_nothing(scratch, monkeypatch, capsys):

@@ -165,7 +165,7 @@ def train(
             with StopAtOnce():
                 data = estimator.open_data(X)
             found = newest(run.checkpoints) if resume else None
-            settings = _resume(run, estimator, data) if resume else _start(run, estimator, X, data, holdout)
+            settings = _resume(run, estimator, X, data) if resume else _start(run, estimator, X, data, holdout)
             training = _Training(run, estimator, data, settings, policy, found)
             training.learn(callbacks, console)
         training.finish()
@@ -190,7 +190,7 @@ def _start(run: RunDirectory, estimator: Trainable, X: Any, data: Any, holdout: 
     return config
 
 
-def _resume(run: RunDirectory, estimator: Trainable, data: Any) -> dict[str, Any]:
+def _resume(run: RunDirectory, estimator: Trainable, X: Any, data: Any) -> dict[str, Any]:
     """Check that nothing changed that must not, write what may have changed, and return the configuration."""
     config = run.config()
     if config.get("kind") != estimator.kind:
@@ -210,6 +210,9 @@ def _resume(run: RunDirectory, estimator: Trainable, data: Any) -> dict[str, Any
     given = parameters.get("random_state")
     if given is not None and given != config["seed"]:
         raise ParameterError(f"random_state of {run.path} was {config['seed']}, now {given!r}. Start a new run")
+    source = source_name(X)
+    if source is not None:  # the data may have moved
+        config = config | {"data": config["data"] | {"source": source}}
     run.write_config(config | {"parameters": parameters})
     return config
 
