@@ -84,18 +84,31 @@ def test_a_batch_never_mixes_records(source, batch_size):
         assert len(owners) == 1
 
 
-@pytest.mark.parametrize("batch_size", [2, 5, 100])
-def test_rows_of_a_block_stay_together(batch_size):
-    source = BlockSource([(4, 7, 3, 1, 6)])
-    blocks = {tuple(block) for block in source.row_blocks(0)}
-    orders = set()
+def test_rows_of_a_block_are_read_together_and_shuffled(monkeypatch):
+    monkeypatch.setattr("terafactor.data.stream.MIXED_VALUES", 0)
+    blocks, orders = BlockSource([[8] * 5]).row_blocks(0), set()
     for number in range(4):
-        rows = np.concatenate(epoch(stream_of(source, batch_size), number)).tolist()
-        starts = sorted(rows.index(block[0]) for block in blocks)
-        cut = [tuple(rows[a:b]) for a, b in itertools.pairwise([*starts, len(rows)])]
-        assert set(cut) == blocks
-        orders.add(tuple(cut))
+        rows = np.concatenate(epoch(stream_of(BlockSource([[8] * 5]), 4), number)).reshape(5, 8)
+        assert {tuple(sorted(visit)) for visit in rows.tolist()} == {tuple(block) for block in blocks}
+        assert np.any(np.diff(rows, axis=1) != 1), "rows of a block are shuffled"
+        orders.add(tuple(rows.min(axis=1)))
     assert len(orders) > 1, "blocks are shuffled"
+
+
+def test_batches_mix_blocks_where_several_are_read_at_once():
+    stream = stream_of(BlockSource([[8] * 5]), 4)
+    assert stream.values_at_once == 5 * 8 * 6
+    assert max(len(set(rows // 8)) for rows in epoch(stream, 0)) > 2
+
+
+def test_the_first_rows_come_from_many_blocks_while_that_is_cheap(monkeypatch):
+    source = BlockSource([[4] * 10] * 10)
+    assert len(set(stream_of(source, 4, reduction=3).first_rows(5) // 4)) == 5
+    monkeypatch.setattr("terafactor.data.stream.MIXED_VALUES", 0)
+    assert len(set(stream_of(source, 4, reduction=3).first_rows(5) // 4)) == 2
+    assert len(set(stream_of(source, 4, reduction=3).first_rows(40) // 4)) == 10
+    monkeypatch.setattr("terafactor.data.stream.CHEAP", 0.03)
+    assert len(set(stream_of(source, 4, reduction=3).first_rows(5) // 4)) == 3
 
 
 def test_a_record_without_rows_is_passed_over():
@@ -165,7 +178,8 @@ def test_batches_hold_what_the_source_has(reduction, whole_rows):
         (4, 1, False, False),
     ],
 )
-def test_batches_of_a_block_are_read_together_if_that_reads_less(height, reduction, whole_rows, together):
+def test_batches_of_a_block_are_read_together_if_that_reads_less(height, reduction, whole_rows, together, monkeypatch):
+    monkeypatch.setattr("terafactor.data.stream.MIXED_VALUES", 0)
     source = CountingSource(BlockSource([[height] * 4, [height] * 2]))
     stream = stream_of(source, 4, reduction=reduction, whole_rows=whole_rows)
     n_rows, n_features = (-(-height // 4) * 4, 6) if together else (4, 6 // reduction)
@@ -182,17 +196,3 @@ def test_batches_of_a_block_are_read_together_if_that_reads_less(height, reducti
 def test_blocks_too_large_for_memory_are_read_batch_by_batch(monkeypatch):
     monkeypatch.setattr("terafactor.data.stream.MAX_VALUES", 8 * 6 - 1)
     assert stream_of(BlockSource([[8, 8]]), 4).values_at_once == 4 * 6
-
-
-def test_the_first_rows_are_counted_once(monkeypatch):
-    class Rows(list):
-        n_counted = 0
-
-        def __len__(self):
-            Rows.n_counted += 1
-            return super().__len__()
-
-    stream = BatchStream(ArraySource(np.zeros((1000, 3))), 2, Masks(3, 1, 0), 0, whole_rows=False)
-    monkeypatch.setattr(stream, "rows", lambda number: Rows([2 * number, 2 * number + 1]))
-    np.testing.assert_array_equal(stream.first_rows(801), np.arange(801))
-    assert Rows.n_counted < 20 * 500

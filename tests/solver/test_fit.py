@@ -252,3 +252,15 @@ def test_codes_have_a_bound_where_atoms_depend_on_each_other(n_components, alpha
     )  # fmt: skip
     assert np.isfinite(state.dictionary).all()
     assert np.abs(codes).max() < 1000
+
+
+def test_rows_sorted_by_class_are_learned_from_as_well_in_blocks(tmp_path):
+    random = np.random.default_rng(0)
+    classes = [random.standard_normal((100, 2)) @ random.standard_normal((2, 30)) for _ in range(10)]
+    X = np.concatenate(classes).astype(np.float32)
+    np.save(tmp_path / "X.npy", np.asfortranarray(X))
+
+    def learned(data):
+        return MaskedDictionaryLearning(20, alpha=0.1, n_epochs=3, random_state=0).fit(data).objective(X)
+
+    assert learned(tmp_path / "X.npy") < 1.2 * learned(X)

@@ -21,7 +21,13 @@ from terafactor.data.source import MatrixSource, read_finite, read_stored_finite
 from terafactor.kernels.missing import split_missing
 
 MAX_VALUES = 2**23
-"""Values of whole blocks of rows that are read at once, so that the batches cut from them read nothing twice."""
+"""Values of a whole block of rows that is read at once, so that the batches cut from it read nothing twice."""
+
+MIXED_VALUES = 2**21
+"""Values of blocks that are read at once, so that the batches cut from them mix rows that are stored far apart."""
+
+CHEAP = 0.02
+"""Share of an epoch that costs little to read before it begins."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,8 @@ class BatchStream:
 
     Every epoch visits every row once, in an order drawn from (seed, epoch): the row blocks of each record are
     shuffled and cut into batches, then the batches of all records are shuffled. Where several batches make up a block
-    of rows, these follow each other, share a mask if masks go by record, and the block is read once. Rows that are not
+    of rows, or a few blocks, these are read once, their rows are shuffled, and the batches follow each other and share
+    a mask if masks go by record. Rows that are not
     in memory are read ahead by other threads, which changes nothing but the time. Where records are read as a whole,
     all batches of one follow each other, each with its mask.
 
@@ -228,21 +235,23 @@ class BatchStream:
 
     def _read_visit(self, visit: _Visit, numbers: range) -> list[Batch]:
         """Read the rows of some batches of a visit together, and part them."""
-        wanted = slice(self._part(visit, numbers[0]).start, self._part(visit, numbers[-1]).stop)
+        parts = [visit.rows[self._part(visit, number)] for number in numbers]
         whole, masks = self._reads_whole_rows(len(visit.rows)), self._masks(visit, numbers)
         read = None if whole else masks[0]
-        values = read_finite(self.source, visit.rows[wanted], read, allow_nan=self.missing)
+        wanted = np.concatenate(parts)
+        if len(parts) > 1:
+            wanted.sort()  # as they are stored
+        values = read_finite(self.source, wanted, read, allow_nan=self.missing)
         bytes_per_row = self.source.stored_bytes(visit.rows, read) / len(visit.rows)
         batches = []
-        for number, columns in zip(numbers, masks, strict=True):
-            part = self._part(visit, number)
-            mine = values[part.start - wanted.start : part.stop - wanted.start]
-            n_bytes = round(bytes_per_row * len(mine))
+        for rows, columns in zip(parts, masks, strict=True):
+            mine = values if len(parts) == 1 else values[np.searchsorted(wanted, rows)]
+            n_bytes = round(bytes_per_row * len(rows))
             if columns is None or not whole:
-                batch = Batch(visit.rows[part], columns, mine, n_bytes=n_bytes)
+                batch = Batch(rows, columns, mine, n_bytes=n_bytes)
             else:
                 full = mine if self.whole_rows else None
-                batch = Batch(visit.rows[part], columns, np.take(mine, columns, axis=1), full, n_bytes=n_bytes)
+                batch = Batch(rows, columns, np.take(mine, columns, axis=1), full, n_bytes=n_bytes)
             batches.append(set_missing_apart(batch) if self.missing else batch)
         return batches
 
@@ -264,15 +273,19 @@ class BatchStream:
         return slice(start, min(start + self.batch_size, len(visit.rows)))
 
     def first_rows(self, n_rows: int) -> Indices:
-        """Return the first ``n_rows`` rows that the stream visits, or all of them if there are fewer."""
-        found: list[Indices] = []
-        n_found = 0
-        for number in range(self.batches_per_epoch):
-            if n_found >= n_rows:
-                break
-            found.append(self.rows(number))
-            n_found += len(found[-1])
-        return np.concatenate(found)[:n_rows]
+        """Return ``n_rows`` rows to start from, or all if there are fewer: the first that the stream visits.
+
+        Rows of a block may be alike: there, they come from several visits in turn, from as many as cost little.
+        """
+        self._visit_of(0)
+        visits = [visit.rows for visit in self._visits[:n_rows]]
+        enough = int(np.searchsorted(np.cumsum([len(rows) for rows in visits]), n_rows)) + 1
+        if not self.shuffle or self.source.row_blocks(0) is None:
+            return np.concatenate(visits[:enough])[:n_rows]
+        cheap = max(CHEAP * len(self._visits), MIXED_VALUES / (len(visits[0]) * self.source.shape[1]))
+        chosen = visits[: max(enough, int(cheap))]
+        turns = np.concatenate([np.arange(len(rows)) for rows in chosen])
+        return np.concatenate(chosen)[np.argsort(turns, kind="stable")[:n_rows]]
 
     def _visit_of(self, number: int) -> _Visit:
         """Return the visit that batch ``number`` is of."""
@@ -289,6 +302,8 @@ class BatchStream:
         for record, length in enumerate(self._visit_lengths):
             rows = self._record_order(record, random)
             parts = [(record, rows[start : start + length]) for start in range(0, len(rows), length)]
+            if self.shuffle and length > self.batch_size:
+                parts = [(record, random.permutation(part)) for record, part in parts]
             groups.extend([parts] if self.source.whole_records else [[part] for part in parts])
         if self.shuffle and len(self.source.records) > 1:
             groups = [groups[index] for index in random.permutation(len(groups))]
@@ -314,10 +329,10 @@ class BatchStream:
         return np.concatenate([np.arange(blocks[index].start, blocks[index].stop) for index in order])
 
     def _visit_length(self, record: int) -> int:
-        """Return how many rows are read together: a batch, or the batches that make up a block of rows.
+        """Return how many rows are read together: a batch, or the batches that make up a block of rows or several.
 
-        These share a mask where masks go by record. Elsewhere each has its own, and a block is read with all features
-        if that is less than what its batches would read one by one, and does not take too much memory.
+        These share a mask where masks go by record. Elsewhere each has its own, and blocks are read with all features
+        if that is not more than what their batches would read one by one, and does not take too much memory.
         """
         blocks = self.source.row_blocks(record) or ()
         height = max(map(len, blocks), default=0)
@@ -329,7 +344,10 @@ class BatchStream:
         saves = not self.whole_rows and self.masks.tiles.width == self.source.tiles(record).width
         blocks_read = n_batches / (self.masks.cycle_length if saves else 1)
         n_rows = n_batches * self.batch_size
-        return n_rows if blocks_read > 1 and n_rows * self.source.shape[1] <= MAX_VALUES else self.batch_size
+        n_values = n_rows * self.source.shape[1]
+        if blocks_read < 1 or n_values > MAX_VALUES:
+            return self.batch_size
+        return n_rows * max(1, MIXED_VALUES // n_values)
 
 
 def set_missing_apart(batch: Batch) -> Batch:
