@@ -229,6 +229,12 @@ def test_an_internal_error_is_told_as_one(monkeypatch, capsys):
     assert "internal error: ZeroDivisionError" in capsys.readouterr().err
 
 
+def test_a_fit_too_large_for_memory_is_no_internal_error(scratch, monkeypatch, capsys):
+    assert run_main(monkeypatch, "fit", "X.npy", "-k", 10**12, "--out", "run") == 2
+    assert "error: there is not enough memory" in (said := capsys.readouterr().err)
+    assert "terafactor plan" in said
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_fits_a_screen(command):
     result = invoke(command, "--help")

@@ -264,3 +264,13 @@ def test_rows_sorted_by_class_are_learned_from_as_well_in_blocks(tmp_path):
         return MaskedDictionaryLearning(20, alpha=0.1, n_epochs=3, random_state=0).fit(data).objective(X)
 
     assert learned(tmp_path / "X.npy") < 1.2 * learned(X)
+
+
+@pytest.mark.parametrize("options", [{}, {"projection": "exact", "reduction": 4}, {"constraint": "l1"}])
+@pytest.mark.parametrize(("alpha", "scale"), [(1e20, 1), (1e10, 1e-10)])
+def test_codes_too_small_for_the_precision_are_refused(alpha, scale, options):
+    X = (scale * np.random.default_rng(0).standard_normal((400, 40))).astype(np.float32)
+    with pytest.raises(DataError, match=r"atoms overflow float32: alpha is too large.* lower alpha"):
+        MaskedDictionaryLearning(3, penalty="l2", alpha=alpha, random_state=0, **options).fit(X)
+    estimator = MaskedDictionaryLearning(3, penalty="l2", alpha=alpha, random_state=0, **options)
+    assert np.isfinite(estimator.fit(X.astype(np.float64)).components_).all()

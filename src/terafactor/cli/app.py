@@ -87,8 +87,7 @@ def main() -> None:
         if debug:
             traceback.print_exc()
         else:
-            ours = isinstance(error, TerafactorError)
-            typer.secho(f"error: {error}" if ours else f"internal error: {_describe(error)}", fg="red", err=True)
+            typer.secho(_describe(error), fg="red", err=True)
         sys.exit(exit_code(error))
 
 
@@ -98,8 +97,19 @@ def exit_code(error: Exception) -> int:
         return 4
     if isinstance(error, DataError | DataTypeError | StorageError):
         return 3
-    return 2 if isinstance(error, TerafactorError) else 1
+    return 2 if isinstance(error, TerafactorError | MemoryError) else 1
 
 
 def _describe(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}; say --debug to see where, and please report it with terafactor doctor"
+    """Return what the user reads."""
+    if isinstance(error, TerafactorError):
+        return f"error: {error}"
+    if isinstance(error, MemoryError):
+        return (
+            f"error: there is not enough memory ({error}): `terafactor plan` with the same options says what a fit "
+            "takes, and what would fit"
+        )
+    return (
+        f"internal error: {type(error).__name__}: {error}; say --debug to see where, and please report it with "
+        "terafactor doctor"
+    )

@@ -171,6 +171,7 @@ class DictionaryLearner:
             while (batch := upcoming.take()) is not None:
                 codes = step(state, batch, self.problem, self.options, self._executor, meanwhile)
                 self._keep(batch.rows, codes)
+                check_atoms(state)
                 if batch.columns is not None and state.n_batches % (CYCLES_OF_SIZES * cycle_length) == 0:
                     state.refresh_sizes(self.problem)
                 yield Advance(1, batch.n_bytes)
@@ -188,6 +189,7 @@ class DictionaryLearner:
             for stretch in stretches:
                 codes = learn_stretch(state, stretch, self.problem, options, self._executor)
                 self._keep(stretch.rows, codes)
+                check_atoms(state)
                 yield Advance(len(stretch.parts), stretch.n_bytes)
 
     def _keep(self, rows: Indices, codes: Array) -> None:
@@ -275,6 +277,15 @@ def check_scale(rows: Array) -> None:
         raise DataError(
             f"the first rows of X are up to {largest:.2g} in size, and {rows.dtype} has no room for sums of their "
             f"squares: it takes values from {least:.0e} to {most:.0e}; rescale X"
+        )
+
+
+def check_atoms(state: SurrogateState) -> None:
+    """Refuse to go on with atoms that are no numbers any more, as their sizes tell, or else the codes on them."""
+    if not math.isfinite(state.sizes.sum() + state.code_gram.trace()):
+        raise DataError(
+            f"codes are so small against X that atoms overflow {state.dictionary.dtype}: alpha is too large for X, or X "
+            "too small; lower alpha, rescale X, or give float64"
         )
 
 
