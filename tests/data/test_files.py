@@ -162,6 +162,12 @@ class TestArrowFile(SourceContract):
         return open_source(tmp_path / "table.arrow"), values(np.float32)
 
 
+class TestText(SourceContract):
+    def make(self, tmp_path):
+        frame_of(values()).write_csv(tmp_path / "table.csv")
+        return open_source(tmp_path / "table.csv"), values()
+
+
 class TestDataFrame(SourceContract):
     def make(self, tmp_path):
         return open_source(frame_of(values())), values()
@@ -276,10 +282,10 @@ def test_nan_in_memory_is_a_missing_value_where_asked_for(kind):
             MaskedDictionaryLearning(2).fit(given)
 
 
-def test_frames_in_memory_in_another_order_are_refused():
+def test_frames_in_memory_are_joined_by_name():
     frame = frame_of(values())
-    with pytest.raises(DataError, match="another order, from 'f22' on, where 'f0' is needed first"):
-        JoinedSource([open_source(frame), open_source(frame.select(frame.columns[::-1]))])
+    joined = JoinedSource([open_source(frame), open_source(frame.select(frame.columns[::-1]))])
+    np.testing.assert_array_equal(joined.read(np.arange(74)), np.concatenate([values()] * 2))
 
 
 @pytest.mark.parametrize("fill", [0.0, np.nan])
@@ -470,3 +476,48 @@ def test_variables_of_annotated_data_are_told_by_name(tmp_path):
     assert open_source([tmp_path / "one.h5ad"] * 2).feature_names == list(data.var_names)
     with pytest.raises(DataError, match=r"other.h5ad::X has its features in another order, from 'gene \d+' on"):
         open_source([tmp_path / "one.h5ad", tmp_path / "other.h5ad"])
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("named", [True, False])
+def test_text_with_or_without_names(tmp_path, separator, named):
+    lines = [["a", "b", "c"]] * named + [["1", "2.5", "NA"], ["-3", "", "1e-3"]]
+    path = tmp_path / "table.tsv"
+    path.write_text("\ufeff" + "\r\n".join(separator.join(line) for line in lines) + "\r\n", encoding="utf-8")
+    source = open_source(path)
+    assert source.feature_names == (["a", "b", "c"] if named else None)
+    np.testing.assert_array_equal(source.read(np.arange(2)), [[1, 2.5, np.nan], [-3, np.nan, 1e-3]])
+
+
+def test_compressed_text_and_columns_by_name(tmp_path):
+    np.savetxt(tmp_path / "a.csv.gz", values(), delimiter=",", header=",".join("abcdefghijklmnopqrstuvw"), comments="")
+    assert open_source(str(tmp_path / "a.csv.gz"), columns=["c", "a"]).read(np.array([5])).tolist() == [
+        values()[5, [2, 0]].tolist()
+    ]
+    (tmp_path / "b.csv").write_text("x,y\n1,2\n")
+    (tmp_path / "c.csv").write_text("y,x\n4,3\n")
+    both = open_source(str(tmp_path / "[bc].csv"))
+    np.testing.assert_array_equal(both.read(np.arange(2)), [[1, 2], [3, 4]])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"id,x\nAnn,1\n", "column 'id' of .*t.csv holds String, which is no number"),
+        (b"a,b\n3,4,5\n", "t.csv cannot be read as lines of numbers"),
+        (b"\xff\xfe1\x00", "t.csv cannot be read as lines of numbers in UTF-8"),
+        (b"", "t.csv cannot be read as lines of numbers"),
+        (b"x,y\n", r"t.csv.*at least one"),
+    ],
+)
+def test_text_that_is_no_matrix(tmp_path, content, message):
+    (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        open_source(tmp_path / "t.csv")
+
+
+def test_a_fit_to_text(tmp_path):
+    np.savetxt(tmp_path / "X.csv", values(), delimiter=",")
+    options = {"n_components": 3, "alpha": 0.1, "random_state": 0}
+    from_text = MaskedDictionaryLearning(**options).fit(tmp_path / "X.csv")
+    np.testing.assert_array_equal(from_text.components_, MaskedDictionaryLearning(**options).fit(values()).components_)

@@ -15,7 +15,7 @@ from terafactor.data.joined import JoinedSource
 from terafactor.data.source import MatrixSource
 from terafactor.errors import DataError, DataTypeError
 
-MODULES = ("array", "npy", "sparse", "packed", "anndata", "hdf5", "zarr", "dask", "table", "iterator")
+MODULES = ("array", "npy", "sparse", "packed", "anndata", "hdf5", "zarr", "dask", "table", "text", "iterator")
 """Files of this folder that declare a ``FORMAT``; the first that recognises a thing opens it."""
 
 _ADDRESS = re.compile(r"(?:(?P<scheme>[a-z0-9]+)://)?(?P<path>.+?)(?:::(?P<inside>.+))?", re.DOTALL)

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,36 @@ class TableSource(BoxSource):
         return np.asarray(part.collect().to_numpy(), self.dtype)
 
 
+class FrameSource(ArraySource):
+    """A table in memory, each column a feature. Missing entries are NaN.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+    name : str
+        What errors call it.
+    columns : sequence of str, optional
+        Which columns, in this order; by default all of them but ``index``.
+    index : collection of str
+        Columns that pandas says are an index.
+    """
+
+    def __init__(
+        self, frame: Any, name: str, columns: Sequence[str] | None = None, index: Collection[str] = frozenset()
+    ) -> None:
+        check_matrix(frame.shape, name)
+        names = _check_columns(frame.schema, columns, name, index)
+        dtype = _common_dtype([frame.schema[column] for column in names], name)
+        super().__init__(np.ascontiguousarray(frame.select(names).to_numpy(), dtype), name, allow_nan=True)
+        self.feature_names = names
+
+    def in_order(self, names: Sequence[str]) -> MatrixSource:
+        moved = copy(self)
+        moved.array = self.array[:, [(self.feature_names or []).index(name) for name in names]]
+        moved.feature_names = list(names)
+        return moved
+
+
 def open_table(path: Path, inside: str | None = None, *, columns: Sequence[str] | None = None) -> MatrixSource:
     """Return the columns of a Parquet or Arrow file as features."""
     refuse_inside(path, inside)
@@ -87,11 +118,7 @@ def open_frame(frame: Any, *, columns: Sequence[str] | None = None) -> MatrixSou
         frame = polars.from_arrow(frame)
     is_polars = is_a(frame, "polars", "DataFrame", "LazyFrame")
     frame = frame.lazy().collect() if is_polars else polars.from_pandas(_dense(frame))
-    chosen = _check_columns(frame.schema, columns, name, index)
-    dtype = _common_dtype([frame.schema[column] for column in chosen], name)
-    source = ArraySource(np.ascontiguousarray(frame.select(chosen).to_numpy(), dtype), name, allow_nan=True)
-    source.feature_names = chosen
-    return source
+    return FrameSource(frame, name, columns, index)
 
 
 def at_hand(thing: Any) -> Any:

@@ -284,8 +284,8 @@ def check_atoms(state: SurrogateState) -> None:
     """Refuse to go on with atoms that are no numbers any more, as their sizes tell, or else the codes on them."""
     if not math.isfinite(state.sizes.sum() + state.code_gram.trace()):
         raise DataError(
-            f"codes are so small against X that atoms overflow {state.dictionary.dtype}: alpha is too large for X, or X "
-            "too small; lower alpha, rescale X, or give float64"
+            f"codes are so small against X that atoms overflow {state.dictionary.dtype}: alpha is too large for X, or "
+            "X too small; lower alpha, rescale X, or give float64"
         )
 
 

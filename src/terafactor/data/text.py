@@ -1,0 +1,63 @@
+"""Text files of numbers, a row per line."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Sequence
+from pathlib import Path
+
+from terafactor.data.formats import Format, ends_with, refuse_inside, require
+from terafactor.data.source import MatrixSource
+from terafactor.data.table import FrameSource
+from terafactor.errors import DataError
+
+SEPARATORS = ",;\t|"
+"""What may stand between two numbers."""
+
+MISSING = ("", "NA", "N/A", "NaN", "nan", "null")
+"""What stands for a number that is missing."""
+
+
+def open_text(path: Path, inside: str | None = None, *, columns: Sequence[str] | None = None) -> MatrixSource:
+    """Return the columns of a text file as features, loaded whole: where a row begins, only reading all tells.
+
+    The first line names them unless all of it are numbers. Missing entries are NaN, refused when they are read unless
+    they stand for missing.
+    """
+    refuse_inside(path, inside)
+    polars = require("polars", extra="tables", purpose=f"reading {path}")
+    try:
+        first = _first_line(path)
+        separator = max(SEPARATORS, key=first.count)
+        named = not all(map(_is_number, first.split(separator)))
+        frame = polars.read_csv(
+            path, separator=separator, has_header=named, infer_schema_length=None, null_values=list(MISSING)
+        )
+    except (polars.exceptions.PolarsError, OSError, EOFError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read as lines of numbers in UTF-8: {error}") from error
+    source = FrameSource(frame, str(path), columns)
+    if not named:
+        source.feature_names = None
+    return source
+
+
+def _first_line(path: Path) -> str:
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig") as lines:
+        return lines.readline().rstrip("\r\n")
+
+
+def _is_number(field: str) -> bool:
+    field = field.strip().strip('"')
+    try:
+        float(field)
+    except ValueError:
+        return field in MISSING
+    return True
+
+
+FORMAT = Format(
+    name="text",
+    understands=".csv and .tsv files of numbers, .gz or not",
+    is_path=ends_with(".csv", ".tsv", ".csv.gz", ".tsv.gz"),
+    open_path=open_text,
+)
