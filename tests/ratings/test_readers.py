@@ -287,3 +287,35 @@ def test_titles(tmp_path):
     (tmp_path / "items.tsv").write_text("\n1\n")
     with pytest.raises(DataError, match="line 2: an id and a title are needed"):
         read_titles(tmp_path / "items.tsv")
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("links.csv", "tmdbId,movieId,title\n8,1,Dune\n1,2,Heat\n"),
+        ("years.csv", "\ufeff\nmovieId,year,title\n1,1999,Dune\n2,1999,Heat\n"),
+        ("turned.csv", "title,movieId\nDune,1\nHeat,2\n"),
+        ("other.csv", "Name;ID\nDune;1\nHeat;2\n"),
+        ("ml.item", "item_id:token\tmovie_title:token_seq\n1\tDune\n2\tHeat\n"),
+        ("u.item", "1|Dune|01-Jan-1995||\n2|Heat|01-Jan-1995||\n"),
+        ("movies.dat", "1::Dune::Drama\n2::Heat::Drama\n"),
+    ],
+)
+def test_titles_are_found_by_the_names_of_columns(tmp_path, name, written):
+    (tmp_path / name).write_text(written)
+    assert read_titles(tmp_path / name) == {"1": "Dune", "2": "Heat"}
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        ("movieId,year\n1,1999\n", "no column is recognized as title among movieId, year: call it title"),
+        ("1,2003,Dune\n", "no column is recognized as item among 1, 2003, Dune: call it item. A file without a header"),
+        ("movieId,title\n", "holds no titles"),
+        ("", "holds no titles"),
+    ],
+)
+def test_a_file_without_titles_is_refused(tmp_path, written, problem):
+    (tmp_path / "movies.csv").write_text(written)
+    with pytest.raises(DataError, match=problem):
+        read_titles(tmp_path / "movies.csv")

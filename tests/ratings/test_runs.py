@@ -130,6 +130,16 @@ def test_commands_from_ratings_to_recommendations(run, tmp_path):
 
 
 @pytest.mark.usefixtures("files")
+def test_titles_of_other_items_are_told(run, tmp_path, caplog):
+    assert run("fit", "ratings.csv", "-k", "2", "--epochs", "1", "--seed", "0", "--out", "run")[0] == 0
+    assert run("recommend", "run", "--user", "42", "--titles", "movies.csv")[0] == 0
+    assert "has a title" not in caplog.text
+    (tmp_path / "others.csv").write_text("imdbId,movieId,title\n1001,tt7,Dune\n")
+    assert run("recommend", "run", "--user", "42", "--titles", "others.csv")[0] == 0
+    assert "no item of the model has a title: its ids are like 1001, those of the titles like tt7" in caplog.text
+
+
+@pytest.mark.usefixtures("files")
 def test_columns_and_duplicates_of_a_command_are_named_as_its_options(run, tmp_path):
     good = (tmp_path / "ratings.csv").read_text()
     (tmp_path / "other.csv").write_text(good.replace("userId", "who"))

@@ -61,9 +61,8 @@ def find_columns(
     needed: tuple[str, ...] = ("user", "item", "rating"),
 ) -> dict[str, Any]:
     """Return which of the columns are "user", "item", "rating" and "time"; those not needed may be absent."""
-    known = {_plain(name): name for name in reversed(available)}
-    told = {role: next((known[name] for name in names if name in known), None) for role, names in NAMES.items()}
-    found = {role: name for role, name in (told | dict(asked or {})).items() if name not in (None, "")}
+    told = told_by_name(available) | dict(asked or {})
+    found = {role: name for role, name in told.items() if name not in (None, "")}
     there = ", ".join(map(str, available))
     for role, name in found.items():
         if name not in available:
@@ -76,6 +75,12 @@ def find_columns(
             f"(on the command line --column {shlex.quote(f'{missing[0]}={available[0]}')})"
         )
     return found
+
+
+def told_by_name(available: list[Any], names: Mapping[str, tuple[str, ...]] = NAMES) -> dict[str, Any]:
+    """Return which column is what by its name, None where no name tells, in the order of ``names``."""
+    known = {_plain(name): name for name in reversed(available)}
+    return {role: next((known[name] for name in choices if name in known), None) for role, choices in names.items()}
 
 
 def find_pair(available: list[Any], asked: Mapping[str, Any] | None = None) -> tuple[Any, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from terafactor.ratings.readers.text import COMMA, ENCLOSED, TAB, first_odd_quot
 
 if TYPE_CHECKING:
     from terafactor.ratings.matrix_completion import MatrixCompletion
+
+logger = logging.getLogger("terafactor")
 
 PAIR = ("user", "item")
 
@@ -78,7 +81,12 @@ class Recommendations:
         cls, estimator: MatrixCompletion, users: Sequence[str] | None, n: int, *, exclude_seen: bool,
         titles: Mapping[str, str],
     ) -> Recommendations:  # fmt: skip
-        """Return the lists of some users, or of all."""
+        """Return the lists of some users, or of all, warning of titles that are those of other items."""
+        if titles and titles.keys().isdisjoint(map(str, estimator.items_.tolist())):
+            logger.warning(
+                "no item of the model has a title: its ids are like %s, those of the titles like %s",
+                estimator.items_[0], next(iter(titles)),
+            )  # fmt: skip
         asked = estimator.users_.tolist() if users is None else as_known(estimator.users_, users)
         known = (estimator._known[0].find(asked) >= 0).tolist()
         items, ratings = estimator.recommend(None if users is None else asked, n, exclude_seen=exclude_seen)
