@@ -49,6 +49,22 @@ def test_the_default_comes_close_to_the_noise():
 
 
 @pytest.mark.parametrize("parameters", METHODS, ids=str)
+def test_an_exported_model_predicts_with_plain_numpy(X, tmp_path, parameters):
+    """This is the formula of docs/ratings.md, of which -1 is one who is not known."""
+    model = fitted(X, n_epochs=2, **parameters)
+    model.export(tmp_path / "model.npz")
+    users, items = [3, 3, 119, -1, 7, -1], [5, 59, 0, 8, -1, -1]
+    with np.load(tmp_path / "model.npz", allow_pickle=False) as arrays:
+        learned = dict(arrays)
+    codes = np.vstack([learned["user_factors_"], learned["mean_user_"]])[users]
+    factors = np.vstack([learned["components_"].T, learned["mean_item_"]])[items]
+    biases = np.append(learned["user_biases_"], 0)[users] + np.append(learned["item_biases_"], 0)[items]
+    ratings = learned["mean_rating_"] + learned["spread_"] * (biases + (codes * factors).sum(axis=1))
+    np.testing.assert_allclose(np.clip(ratings, *learned["range_"]), model.predict((users, items)), rtol=1e-5)
+    assert learned["spread_"].shape == ()
+
+
+@pytest.mark.parametrize("parameters", METHODS, ids=str)
 def test_the_same_seed_gives_the_same_bits_for_any_number_of_threads(X, parameters):
     one, two = (fitted(X, n_threads=n, n_epochs=2, **parameters) for n in (1, 2))
     np.testing.assert_array_equal(one.components_, two.components_)

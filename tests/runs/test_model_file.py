@@ -63,12 +63,16 @@ def test_an_unfitted_model_cannot_be_saved(tmp_path):
     assert not (tmp_path / "model").exists()
 
 
+EXPORTED = {"components_", "feature_counts_", "n_features_in_", "n_steps_", "reduction_"}
+
+
 def test_export_is_plain_arrays(X, tmp_path):
     model = fitted(X)
     model.export(tmp_path / "model.npz")
     with np.load(tmp_path / "model.npz", allow_pickle=False) as arrays:
         np.testing.assert_array_equal(arrays["components_"], model.components_)
-        assert set(arrays) == {"components_", "feature_counts_"}
+        assert arrays["reduction_"] == model.reduction_
+        assert set(arrays) == EXPORTED
     with pytest.raises(ParameterError, match=r"\.npz"):
         model.export(tmp_path / "model.txt")
 
@@ -78,7 +82,7 @@ def test_export_hands_over_arrays_only(X, tmp_path, monkeypatch):
     names, savez = [], np.savez
     monkeypatch.setattr(np, "savez", lambda file, **arrays: (names.extend(arrays), savez(file, **arrays)))
     fitted(X).export(tmp_path / "model.npz")
-    assert sorted(names) == ["components_", "feature_counts_"]
+    assert set(names) == EXPORTED
 
 
 def test_names_of_features_are_exported_without_objects(X, tmp_path):

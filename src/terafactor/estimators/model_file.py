@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from importlib import import_module
+from numbers import Real
 from pathlib import Path
 from typing import Any, Self
 
@@ -47,15 +48,18 @@ class ModelFileMixin:
         write_artifact(self.to_artifact(), path, overwrite=overwrite)
 
     def export(self, path: Path | str) -> None:
-        """Write the learned arrays as a plain ``.npz``, for programs that do not know terafactor."""
+        """Write the learned arrays and numbers as a plain ``.npz``, for programs that do not know terafactor."""
         path = Path(path)
         if path.suffix != ".npz":
             raise ParameterError(f"export writes a .npz file, got {path}: save writes a model to load again")
-        arrays = {name: getattr(self, name) for name in sorted(vars(self)) if name.endswith("_")}
+        arrays: dict[str, Any] = {
+            name: np.asarray(value)
+            for name, value in sorted(vars(self).items())
+            if name.endswith("_") and isinstance(value, np.ndarray | Real | tuple)
+        }
         arrays = {
-            name: value.astype(str) if value.dtype == object else value  # names are objects, which need pickle
-            for name, value in arrays.items()
-            if isinstance(value, np.ndarray)
+            name: array.astype(str) if array.dtype == object else array  # names are objects, which need pickle
+            for name, array in arrays.items()
         }
         temporary = path.with_name(f".{path.stem}.unfinished.npz")
         with naming(path):

@@ -89,12 +89,18 @@ class MatrixCompletion(Storing):
         Factors of items.
     user_factors_ : ndarray of shape (n_users, n_components)
         Codes of users, in the order of ``users_``.
+    user_biases_, item_biases_ : ndarray of shape (n_users,) or (n_items,)
+        What is added to the product of code and factors; zero but with "masked", since factors tell all.
+    mean_user_, mean_item_ : ndarray of shape (n_components,)
+        Code and factors of a user and an item that are not known; their bias is zero.
     users_, items_ : ndarray
         Ids of users and items. Of a matrix these are row and column numbers.
     range_ : tuple of float
         Lowest and highest rating seen.
     mean_rating_ : float
         Mean of the ratings learned from.
+    spread_ : float
+        Their standard deviation, which codes and factors are in units of; 1 with "masked" and for equal ratings.
     noise_ : float
         Estimated standard deviation of ratings around the model; NaN unless learned.
     history_ : list of Evaluation

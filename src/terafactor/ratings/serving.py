@@ -190,8 +190,10 @@ class Serving:
         self.users_, self.items_ = users.values, items.values
         self.components_ = model.item_factors[:, :k].T
         self.user_factors_ = model.user_factors[:, :k]
+        self.item_biases_, self.user_biases_ = model.item_biases, model.user_biases
+        self.mean_item_, self.mean_user_ = model.item_prior.mean, model.user_prior.mean
         self.noise_ = model.scale * math.sqrt(model.noise) if model.alpha is None else math.nan
-        self.mean_rating_ = model.offset
+        self.mean_rating_, self.spread_ = model.offset, model.scale
         self.n_steps_ = self._state.n_steps
 
     def _open(self, X: Any) -> RatingTable:
