@@ -101,8 +101,14 @@ def test_commands_from_ratings_to_recommendations(run, tmp_path):
     code, out, _ = run("evaluate", "run", "test.csv", "-n", "5", "--json")
     facts = json.loads(out)
     assert facts["rmse"] == pytest.approx(-load_model("run").score("test.csv"))
-    assert set(facts) == {"ratings", "rmse", "mae", "ndcg@5", "recall@5"}
-    assert "rmse" in run("evaluate", "run/model", "test.csv")[1]
+    assert set(facts) == {"ratings", "unknown_users", "unknown_items", "rmse", "mae", "ndcg@5", "recall@5"}
+    shown = run("evaluate", "run/model", "test.csv")[1]
+    assert "rmse" in shown
+    assert "unknown" not in shown
+    (tmp_path / "strangers.csv").write_text("user,item,rating\n1,1001,5\nx,1002,4\n")
+    shown = run("evaluate", "run/model", "strangers.csv")[1]
+    assert "unknown users  1\n" in shown
+    assert "unknown items" not in shown
 
     assert run("predict", "run", "test.csv", "--out", "predicted.csv")[0] == 0
     predicted = polars.read_csv("predicted.csv")
@@ -151,6 +157,9 @@ def test_columns_and_duplicates_of_a_command_are_named_as_its_options(run, tmp_p
     assert "--duplicates last" in " ".join(run("fit", "twice.csv", *fit, "bad")[2].split())
     assert run("fit", "ratings.csv", *fit, "run")[0] == 0
     plain = run("evaluate", "run", "ratings.csv", "--json")[1]
+    shown = run("evaluate", "run", "ratings.csv", "--relevant", "100")[1]
+    assert "ndcg@10  undefined: no user" in shown
+    assert "recall@10  undefined: no user" in shown
     assert run("evaluate", "run", "other.csv", "--json")[0] == 3
     assert run("evaluate", "run", "other.csv", "--column", "user=who", "--json")[1] == plain
     assert run("evaluate", "run", "twice.csv", "--json")[0] == 3

@@ -71,6 +71,42 @@ def test_places_without_an_item_are_no_hits():
     assert facts["recall@10"] == facts["ndcg@10"] == 1
 
 
+def test_what_the_model_has_seen_is_not_relevant(table):
+    known, asked = split_randomly(table, 0.2)
+    model = MatrixCompletion(4, random_state=0).fit(known)
+    alone, both = (evaluate_model(model, ratings, n=60) for ratings in (asked, table))
+    assert (alone["recall@60"], alone["ndcg@60"]) == (both["recall@60"], both["ndcg@60"])
+    assert alone["recall@60"] == 1
+    assert evaluate_model(model, known)["recall@10"] is None
+
+
+def test_evaluation_counts_who_is_not_known(table):
+    model = MatrixCompletion(2, random_state=0, n_epochs=1).fit(table)
+    facts = evaluate_model(model, RatingTable.of([1, 900, 901, 901], [2, 3, 950, 4], [5.0] * 4))
+    assert (facts["unknown_users"], facts["unknown_items"]) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("users", "items", "roles"),
+    [
+        (["1", "2"], [1, 2], ["user"]),
+        (["1", "2"], ["1", "2"], ["user", "item"]),
+        ([901, 902], [901, 902], ["user", "item"]),
+        ([901, 902], [1, 2], []),
+        ([901, 2], [1, 901], []),
+        ([], [], []),
+    ],
+    ids=str,
+)
+def test_ids_that_are_all_unknown_are_told(table, caplog, users, items, roles):
+    model = MatrixCompletion(2, random_state=0, n_epochs=1).fit(table)
+    model.predict((users, items))
+    assert [record.args[0] for record in caplog.records] == roles
+    if roles:
+        kind, first = type(users[0]).__name__, users[0]
+        assert f"ids given are {kind} like {first!r}, those of the model int like 0" in caplog.text
+
+
 def test_the_best_alpha_is_found():
     table = RatingTable.of(*make_ratings(300, 60, 5400, noise=1.0))
     search = MatrixCompletionCV(

@@ -41,6 +41,8 @@ EVALUATE_EXAMPLE = "Example: terafactor ratings evaluate run/ test.csv -n 10"
 PREDICT_EXAMPLE = "Example: terafactor ratings predict run/ pairs.csv --out predicted.csv"
 RECOMMEND_EXAMPLE = "Example: terafactor ratings recommend run/ --user 42 -n 10 --titles movies.csv"
 
+UNDEFINED = "undefined: no user that is known likes an item here that the model has not seen"
+
 File = Annotated[Path, typer.Argument(help="File or folder of ratings: .csv, .dat, .inter, .parquet, .npz, ...")]
 Model = Annotated[Path, typer.Argument(help="A run directory or a model.", exists=True, file_okay=False)]
 Count = Annotated[int, typer.Option("-n", min=1, help="Items per user.")]
@@ -142,7 +144,9 @@ def evaluate(
         typer.echo(json.dumps(facts))
         return
     for name, value in facts.items():
-        typer.echo(f"{name:>12}  {value:.6g}" if isinstance(value, float) else f"{name:>12}  {value}")
+        if value or not name.startswith("unknown"):
+            shown = UNDEFINED if value is None else f"{value:.6g}" if isinstance(value, float) else value
+            typer.echo(f"{name.replace('_', ' '):>13}  {shown}")
 
 
 @app.command(epilog=PREDICT_EXAMPLE)

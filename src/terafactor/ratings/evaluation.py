@@ -23,23 +23,37 @@ def evaluate_model(
     """Return RMSE and MAE of all ratings, and NDCG and recall at n over the users of the table that are known.
 
     An item is relevant for a user who rated it ``relevant`` or higher (by default the mean rating that the model
-    learned from); lists leave out what the model has seen of the user.
+    learned from). Lists leave out what the model has seen of the user, which is not relevant, either; where nothing
+    is, NDCG and recall are None.
     """
     table = _with_ids_as_known(estimator, table)
-    ids = table.user_ids.values
-    predicted = estimator.predict((ids[table.users], table.item_ids.values[table.items]))
+    user_ids, item_ids = table.user_ids.values, table.item_ids.values
+    predicted = estimator.predict((user_ids[table.users], item_ids[table.items]))
+    users, items = estimator._known[0].find(user_ids)[table.users], estimator._known[1].find(item_ids)[table.items]
+    facts = {
+        "ratings": len(table),
+        "unknown_users": len(np.unique(table.users[users < 0])),
+        "unknown_items": len(np.unique(table.items[items < 0])),
+        "rmse": rmse(predicted, table.values),
+        "mae": mae(predicted, table.values),
+    }
     least = float(estimator.mean_rating_ if relevant is None else relevant)
-    liked = table.take(table.values >= least)
+    fresh = (users >= 0) & ~estimator._seen.holds(users, items, len(estimator.items_))
+    return facts | _of_lists(estimator, table.take(fresh & (table.values >= least)), n)
+
+
+def _of_lists(estimator: MatrixCompletion, liked: RatingTable, n: int) -> dict[str, float | None]:
+    """Return NDCG and recall of the lists of the users who like something, None where there is none."""
     users = np.unique(liked.users)
-    users = users[estimator._known[0].find(ids[users]) >= 0]
-    facts = {"ratings": len(table), "rmse": rmse(predicted, table.values), "mae": mae(predicted, table.values)}
-    if len(users):
-        items, ratings = estimator.recommend(ids[users], n)
-        lists = np.where(np.isnan(ratings), -1, table.item_ids.find(items.ravel()).reshape(items.shape))
-        seen = Seen.of(liked).take(users)
-        facts |= {f"ndcg@{n}": ndcg_at(lists, seen.starts, seen.items)}
-        facts |= {f"recall@{n}": recall_at(lists, seen.starts, seen.items)}
-    return facts
+    if not len(users):
+        return {f"ndcg@{n}": None, f"recall@{n}": None}
+    items, ratings = estimator.recommend(liked.user_ids.values[users], n)
+    lists = np.where(np.isnan(ratings), -1, liked.item_ids.find(items.ravel()).reshape(items.shape))
+    seen = Seen.of(liked).take(users)
+    return {
+        f"ndcg@{n}": ndcg_at(lists, seen.starts, seen.items),
+        f"recall@{n}": recall_at(lists, seen.starts, seen.items),
+    }
 
 
 def _with_ids_as_known(estimator: MatrixCompletion, table: RatingTable) -> RatingTable:

@@ -56,6 +56,13 @@ class Seen:
         offsets = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
         return Seen(starts, self.items[np.repeat(self.starts[np.maximum(users, 0)], lengths) + offsets])
 
+    def holds(self, users: Indices, items: Indices, n_items: int) -> Array:
+        """Return which pairs (n,) of numbers of users and of ``n_items`` items are there; -1 is one not known."""
+        owners = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
+        width = n_items + 1  # items and -1
+        pairs, asked = owners * width + self.items, users * width + items
+        return np.searchsorted(pairs, asked, "right") > np.searchsorted(pairs, asked, "left")
+
     def transposed(self, n_items: int) -> Seen:
         """Return, the other way round, which users rated each of ``n_items`` items."""
         users = np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), np.diff(self.starts))

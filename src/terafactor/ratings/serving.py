@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from numbers import Integral
@@ -13,12 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 from terafactor._threads import Executor, resolve_threads
 from terafactor._typing import Array, is_number
 from terafactor.errors import DataError, ParameterError
-from terafactor.ratings.ids import Ids
+from terafactor.ratings.ids import Ids, as_ids
 from terafactor.ratings.metrics import rmse
 from terafactor.ratings.model import Codes, RatingModel
 from terafactor.ratings.open import find_pair, open_ratings
 from terafactor.ratings.recommend import Seen, best_items, most_similar
 from terafactor.ratings.table import Duplicates, RatingTable
+
+logger = logging.getLogger("terafactor")
 
 LEARNED_WITH = ("n_components", "statistics", "explicit_biases", "stream")
 """Parameters that decide what is learned, not how."""
@@ -58,7 +61,8 @@ class Serving:
         Returns
         -------
         ndarray of shape (n,), or a sparse matrix with the entries of X
-            A user or item that is not known is taken for an average one.
+            A user or item that is not known is taken for an average one. Where none is known, or where none of the
+            users or items is and ids are of another type than those of the model, the log has a warning.
         """
         check_is_fitted(self, "users_")
         if hasattr(X, "tocoo"):
@@ -168,7 +172,19 @@ class Serving:
         return np.clip(ratings, *self.range_) if self.clip else ratings
 
     def _numbers(self, users: Any, items: Any) -> tuple[Array, Array]:
-        return self._known[0].find(users), self._known[1].find(items)
+        """Return the numbers of users and items, with a warning where ids are likely to be of another kind."""
+        asked = as_ids(users), as_ids(items)
+        found = self._known[0].find(asked[0]), self._known[1].find(asked[1])
+        nobody = [len(numbers) > 0 and numbers.max() < 0 for numbers in found]
+        for role, known, ids, none in zip(("user", "item"), self._known, asked, nobody, strict=True):
+            # a new user beside items that are known is no mistake, while text beside integers is
+            if none and len(known) and (all(nobody) or ids.dtype.kind != known.values.dtype.kind):
+                given, had = ids[:1].tolist()[0], known.values[:1].tolist()[0]
+                logger.warning(
+                    "no %s is known, so all are average: ids given are %s like %r, those of the model %s like %r", role,
+                    type(given).__name__, given, type(had).__name__, had,
+                )  # fmt: skip
+        return found
 
     def _with_known_items(self, table: RatingTable) -> RatingTable:
         """Return the ratings of items that the model knows, by its numbers."""
