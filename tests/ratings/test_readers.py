@@ -119,6 +119,22 @@ def test_times_may_be_dates(tmp_path):
         read_ratings(path)
 
 
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("x.csv", "user,item,rating,date\n1,10,5,31/01/2020\n2,10,4,\n"),
+        ("x.csv", "user,item,rating,date\n1,10,5,2020-01-31\n2,10,4,yesterday\n"),
+        ("u.data", "1\t10\t5\t31/01/2020\n2\t10\t4\tyesterday\n"),
+    ],
+)
+def test_times_may_be_left_out(tmp_path, name, written):
+    (tmp_path / name).write_text(written)
+    with pytest.raises(DataError, match=r"the time is .*\(columns={'time': ''}, on the command line --column time=,"):
+        read_ratings(tmp_path / name)
+    table = read_ratings(tmp_path / name, columns={"time": ""})
+    assert content(table) == [(1, 10, 5.0, None), (2, 10, 4.0, None)]
+
+
 def test_a_header_is_asked_for(tmp_path):
     (tmp_path / "x.csv").write_text("1,10,5\n2,10,4\n")
     with pytest.raises(DataError, match="A file without a header needs one"):

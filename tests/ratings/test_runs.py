@@ -166,6 +166,18 @@ def test_columns_and_duplicates_of_a_command_are_named_as_its_options(run, tmp_p
     assert run("evaluate", "run", "twice.csv", "--duplicates", "last", "--json")[1] == plain
 
 
+@pytest.mark.usefixtures("files")
+def test_commands_leave_times_out_if_asked(run, tmp_path):
+    header, *lines = (tmp_path / "ratings.csv").read_text().splitlines()
+    (tmp_path / "dated.csv").write_text("\n".join([f"{header},date", *(f"{line},31/01/2020" for line in lines)]))
+    fit = ("fit", "dated.csv", "-k", "2", "--epochs", "1", "--seed", "0", "--out", "run")
+    assert "--column time=" in " ".join(run(*fit)[2].split())
+    assert run(*fit, "--column", "user=")[0] == 2
+    assert run(*fit, "--column", "time=")[0] == 0
+    assert run("evaluate", "run", "dated.csv")[0] == 0
+    assert run("predict", "run", "dated.csv", "--out", "predicted.csv", "--column", "time=")[0] == 0
+
+
 def test_commands_keep_ids_with_leading_zeros_apart(run, tmp_path):
     import polars
 

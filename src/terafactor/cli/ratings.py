@@ -47,7 +47,8 @@ File = Annotated[Path, typer.Argument(help="File or folder of ratings: .csv, .da
 Model = Annotated[Path, typer.Argument(help="A run directory or a model.", exists=True, file_okay=False)]
 Count = Annotated[int, typer.Option("-n", min=1, help="Items per user.")]
 Column = Annotated[
-    list[str] | None, typer.Option("--column", metavar="ROLE=NAME", help="user=who: which column holds what.")
+    list[str] | None,
+    typer.Option("--column", metavar="ROLE=NAME", help="user=who: which column holds what; time= for none."),
 ]
 
 
@@ -220,12 +221,13 @@ def show(found: Any) -> None:
 
 
 def parse_columns(texts: list[str] | None) -> dict[str, str] | None:
-    """Return which column holds what, from texts like ``user=who``."""
+    """Return which column holds what, from texts like ``user=who``; ``time=`` leaves times out."""
     if not texts:
         return None
     pairs = [text.partition("=") for text in texts]
-    wrong = next((text for text, pair in zip(texts, pairs, strict=True) if not pair[2]), None)
     roles = ("user", "item", "rating", "time")
-    if wrong is not None or any(pair[0] not in roles for pair in pairs):
-        raise typer.BadParameter(f"--column needs ROLE=NAME with a role out of {', '.join(roles)}, got {texts}")
+    if any((role not in roles or not name) and (role, equals) != ("time", "=") for role, equals, name in pairs):
+        raise typer.BadParameter(
+            f"--column needs ROLE=NAME with a role out of {', '.join(roles)}, or time= to leave times out, got {texts}"
+        )
     return {role: name for role, _, name in pairs}

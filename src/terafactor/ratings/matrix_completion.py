@@ -69,7 +69,8 @@ class MatrixCompletion(Storing):
     duplicates : {"error", "last", "mean"}, default="error"
         What to do when a user rates an item more than once.
     columns : mapping or None, default=None
-        Which columns of files and frames are "user", "item", "rating" and "time", when their names do not tell.
+        Which columns of files and frames are "user", "item", "rating" and "time", when their names do not tell; ""
+        leaves times out.
     tol : float, default=0.0
         Stop when the error changes by less than this from pass to pass, relatively; 0 never does.
     max_time : float or None, default=None

@@ -33,7 +33,7 @@ def open_ratings(X: Any, *, duplicates: Duplicates = "error", columns: Mapping[s
     duplicates : {"error", "last", "mean"}
         What to do when a user rates an item twice.
     columns : mapping, optional
-        Which columns are "user", "item", "rating" and "time", when their names do not tell.
+        Which columns are "user", "item", "rating" and "time", when their names do not tell; "" leaves times out.
     """
     if isinstance(X, RatingTable):
         return X

@@ -40,7 +40,7 @@ def read_ratings(
     duplicates : {"error", "last", "mean"}
         What to do when a user rates an item twice.
     columns : mapping, optional
-        Which columns are "user", "item", "rating" and "time", when their names do not tell.
+        Which columns are "user", "item", "rating" and "time", when their names do not tell; "" leaves times out.
     """
     path = Path(path)
     if not path.exists():

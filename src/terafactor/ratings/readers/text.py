@@ -38,6 +38,8 @@ ENCLOSED = '^".*"$'
 
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
+WITHOUT_TIMES = "columns={'time': ''}, on the command line --column time=, leaves times out"
+
 
 @dataclass(frozen=True)
 class TextLayout:
@@ -101,7 +103,8 @@ def _first_line(path: Path, layout: TextLayout) -> list[str]:
 def _places(first: list[str], layout: TextLayout, columns: Mapping[str, str] | None) -> dict[str, int]:
     """Return which field is what, given those of the first line."""
     if layout.places is not None:
-        return {role: place for role, place in layout.places.items() if place < max(len(first), 3)}
+        there = {role: place for role, place in layout.places.items() if place < max(len(first), 3)}
+        return {role: place for role, place in there.items() if role != "time" or (columns or {}).get(role) != ""}
     header = [name.lstrip("\ufeff") for name in first]
     try:
         return {role: header.index(name) for role, name in find_columns(header, columns).items()}
@@ -240,9 +243,9 @@ def _problem(fields: list[str], places: Mapping[str, int], dated: bool, n_fields
         return f"{len(fields)} fields, the first line has {n_fields}"
     empty = [role for role, place in places.items() if not fields[place].strip()]
     if empty:
-        return f"the {empty[0]} is empty"
+        return f"the {empty[0]} is empty" + (f" ({WITHOUT_TIMES})" if empty[0] == "time" else "")
     if dated and not _is_date(fields[places["time"]]):
-        return "the time is not a date like 2020-01-31"
+        return f"the time is not a date like 2020-01-31 ({WITHOUT_TIMES})"
     for role in ("rating",) if dated else ("rating", "time"):
         if role in places:
             try:
@@ -250,7 +253,8 @@ def _problem(fields: list[str], places: Mapping[str, int], dated: bool, n_fields
             except ValueError:
                 number = math.nan
             if not math.isfinite(number):
-                return f"the {role} is not a finite number{' or a date like 2020-01-31' if role == 'time' else ''}"
+                way_out = f" or a date like 2020-01-31 ({WITHOUT_TIMES})" if role == "time" else ""
+                return f"the {role} is not a finite number{way_out}"
             if role == "rating" and abs(number) > LARGEST:
                 return f"the rating is beyond the {LARGEST:.2g} that float32 holds"
     return None
