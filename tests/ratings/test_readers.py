@@ -151,6 +151,15 @@ def test_another_encoding_is_named(tmp_path):
         read_ratings(path)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("read", [read_ratings, read_titles])
+def test_utf_16_is_named(tmp_path, read, encoding):
+    path = tmp_path / "x.csv"
+    path.write_text("user,item,rating,title\n1,Heat,3,Heat\n", encoding=encoding)
+    with pytest.raises(DataError, match=r"x\.csv seems to be UTF-16, while text has to be UTF-8: .* iconv -f utf-16"):
+        read(path)
+
+
 def test_ids_with_leading_zeros_are_text(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("user,item,rating\n7,10,3\n007,10,4\n")

@@ -117,6 +117,8 @@ def test_commands_from_ratings_to_recommendations(run, tmp_path):
 
     (tmp_path / "blank.csv").write_text("\n" + (tmp_path / "test.csv").read_text().replace("\n", "\n\n"))
     assert run("predict", "run", "blank.csv", "--out", "blank-predicted.csv")[0] == 0
+    (tmp_path / "utf16.csv").write_text((tmp_path / "test.csv").read_text(), encoding="utf-16")
+    assert "seems to be UTF-16" in run("predict", "run", "utf16.csv", "--out", "utf16-predicted.csv")[2]
     assert polars.read_csv("blank-predicted.csv").equals(predicted)
 
     code, out, _ = run("recommend", "run", "--user", "42", "-n", "3", "--titles", "movies.csv")

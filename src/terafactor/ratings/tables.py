@@ -16,7 +16,7 @@ from terafactor.data.formats import require
 from terafactor.errors import DataError, ParameterError
 from terafactor.ratings.open import find_columns
 from terafactor.ratings.readers.blank import without_blank_lines
-from terafactor.ratings.readers.text import COMMA, ENCLOSED, TAB, first_odd_quote, with_its_separator
+from terafactor.ratings.readers.text import COMMA, ENCLOSED, TAB, first_odd_quote, refuse_utf16, with_its_separator
 
 if TYPE_CHECKING:
     from terafactor.ratings.matrix_completion import MatrixCompletion
@@ -133,6 +133,7 @@ def _read_pairs(path: Path, columns: Mapping[str, str], usual: Mapping[str, str]
         if path.suffix.lower() in (".parquet", ".pq"):
             frame = polars.read_parquet(path)
             return frame, _find_pair(list(frame.columns), columns, usual)
+        refuse_utf16(path)
         separator = with_its_separator(path, TAB if path.suffix.lower() in (".tsv", ".inter") else COMMA).separator
         content = without_blank_lines(path)
         header = polars.read_csv(content, separator=separator, n_rows=0).columns

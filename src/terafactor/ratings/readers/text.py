@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import math
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -72,6 +74,7 @@ def read_text(
 ) -> RatingTable:
     """Read a text file, strictly: an error names the first line that is not a rating."""
     polars = require("polars", extra="ratings", purpose=f"reading {path}")
+    refuse_utf16(path)
     layout = with_its_separator(path, layout)
     first = _first_line(path, layout)
     if not first:
@@ -85,6 +88,17 @@ def read_text(
         raise _first_bad_line(path, layout, places, dated, len(first))
     times = frame["time"].to_numpy() if "time" in places else None
     return RatingTable.of(frame["user"], frame["item"], frame["rating"].to_numpy(), times, duplicates=duplicates)
+
+
+def refuse_utf16(path: Path) -> None:
+    """Refuse a file in UTF-16, as spreadsheets write it: it has a mark at its beginning, or zeros among its bytes."""
+    with path.open("rb") as file:
+        beginning = file.read(100)
+    if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in beginning:
+        raise DataError(
+            f"{path} seems to be UTF-16, while text has to be UTF-8: convert it, as with "
+            f"iconv -f utf-16 -t utf-8 {shlex.quote(str(path))} > converted{path.suffix}"
+        )
 
 
 def with_its_separator(path: Path, layout: TextLayout) -> TextLayout:

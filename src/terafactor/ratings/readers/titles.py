@@ -7,7 +7,7 @@ from pathlib import Path
 
 from terafactor.errors import DataError
 from terafactor.ratings.open import NAMES, told_by_name
-from terafactor.ratings.readers.text import COMMA, TAB, TextLayout, with_its_separator
+from terafactor.ratings.readers.text import COMMA, TAB, TextLayout, refuse_utf16, with_its_separator
 
 LAYOUTS = {".dat": TextLayout("::"), ".tsv": TAB, ".item": TextLayout("|")}
 """Of a table of items, by the end of its name; with commas elsewhere."""
@@ -29,6 +29,7 @@ def read_titles(path: Path | str) -> dict[str, str]:
     """
     path = Path(path)
     try:
+        refuse_utf16(path)
         separator = with_its_separator(path, LAYOUTS.get(path.suffix.lower(), COMMA)).separator
         content = path.read_bytes()
     except OSError as error:
