@@ -274,11 +274,12 @@ def test_one_rating_in_all(parameters):
 
 @pytest.mark.parametrize("parameters", METHODS, ids=str)
 @pytest.mark.parametrize("constant", [0.0, 3.0, -1e6])
-def test_constant_ratings(ratings, parameters, constant):
+def test_constant_ratings(ratings, parameters, constant, caplog):
     users, items, values = ratings
     model = fitted((users, items, np.full_like(values, constant)), n_epochs=2, clip=False, **parameters)
     predicted = model.predict((np.arange(120), np.arange(120) % 60))
     np.testing.assert_allclose(predicted, constant, rtol=1e-3, atol=1e-2)
+    assert f"all ratings are {constant:g}, and so will be all predictions" in caplog.text
 
 
 def test_no_rating_at_all_is_refused():

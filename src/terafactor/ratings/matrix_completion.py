@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Literal, Self
 
@@ -24,6 +25,8 @@ from terafactor.solver.callbacks import Callback, Recorder
 from terafactor.solver.interrupt import InterruptGuard
 from terafactor.solver.loop import Elapsed, Learner
 from terafactor.solver.position import Position
+
+logger = logging.getLogger("terafactor")
 
 
 class MatrixCompletion(Storing):
@@ -282,7 +285,12 @@ class MatrixCompletion(Storing):
         method, self._seed = self._method(seed), seed
         rows = self._streamed(table)
         self._ids = (table.user_ids, table.item_ids)
-        self.range_ = (float(table.values.min()), float(table.values.max()))
+        self.range_ = low, high = (float(table.values.min()), float(table.values.max()))
+        if low == high:
+            logger.warning(
+                "all ratings are %g, and so will be all predictions: there is nothing to learn from equal ratings, "
+                "as clicks or purchases are that are counted as ones", low,
+            )  # fmt: skip
         with self._told(callbacks) as (told, guard):
             self._state = method.learn(rows, told, **beginning)
         with Executor(method.n_threads) as executor:
