@@ -1,6 +1,7 @@
 """Ratings in run directories, and the commands."""
 
 import json
+import logging
 import signal
 
 import numpy as np
@@ -178,6 +179,17 @@ def test_commands_leave_times_out_if_asked(run, tmp_path):
     assert run(*fit, "--column", "time=")[0] == 0
     assert run("evaluate", "run", "dated.csv")[0] == 0
     assert run("predict", "run", "dated.csv", "--out", "predicted.csv", "--column", "time=")[0] == 0
+
+
+def test_warnings_of_a_run_are_shown_as_well_as_written(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # as in a terminal
+    lines = [f"{user},{item},1\n" for user in range(12) for item in range(9)]
+    (tmp_path / "ones.csv").write_text("user,item,rating\n" + "".join(lines))
+    code, _, err = run("fit", "ones.csv", "-k", "2", "--epochs", "1", "--seed", "0", "--out", "run")
+    assert code == 0
+    assert err.count("all ratings are 1") == 1
+    assert "WARNING all ratings are 1" in (tmp_path / "run" / "log.txt").read_text()
+    assert not logging.getLogger("terafactor").handlers
 
 
 def test_commands_keep_ids_with_leading_zeros_apart(run, tmp_path):

@@ -116,14 +116,18 @@ class RunDirectory:
         with naming(self.log_file):
             handler = logging.FileHandler(self.log_file, encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-        level = logger.level
-        logger.addHandler(handler)
+        # Python shows warnings that no handler takes, so that log.txt alone would hide them
+        shown = [] if logger.hasHandlers() or logging.lastResort is None else [logging.lastResort]
+        handlers, level = [handler, *shown], logger.level
+        for each in handlers:
+            logger.addHandler(each)
         logger.setLevel(min(logging.INFO, logger.getEffectiveLevel()))
         try:
             yield
         finally:
             logger.setLevel(level)
-            logger.removeHandler(handler)
+            for each in handlers:
+                logger.removeHandler(each)
             handler.close()
 
 
