@@ -106,6 +106,8 @@ def test_predictions_of_pairs_of_a_pattern_and_of_strangers(X):
     as_matrix = model.predict(X)
     np.testing.assert_array_equal(model.predict((users, items)), as_matrix.tocoo().data)
     np.testing.assert_array_equal(model.predict(np.column_stack([users, items])), as_matrix.tocoo().data)
+    twice = sparse.coo_array((np.ones(2), (users[[0, 0]], items[[0, 0]])), shape=as_matrix.shape)
+    assert model.predict(twice).tocoo().data.tolist() == model.predict((users[:1], items[:1])).tolist()
     strangers = model.predict(([10**6, 0, 10**6], [0, 10**6, 10**6]))
     assert np.isfinite(strangers).all()
     assert strangers[2] == pytest.approx(X.data.mean(), abs=0.5)

@@ -68,7 +68,8 @@ class Serving:
         if hasattr(X, "tocoo"):
             from scipy.sparse import csr_array
 
-            entries = X.tocoo()
+            entries = X.tocoo(copy=True)
+            entries.sum_duplicates()  # or the predictions of one entry would be added up
             values = self._predict(*self._numbers(entries.row, entries.col))
             return csr_array((values, (entries.row, entries.col)), shape=X.shape)
         users, items = _pairs(X, self.columns)
