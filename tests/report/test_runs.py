@@ -10,10 +10,19 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from terafactor import CheckpointPolicy, MaskedDictionaryLearning, PatchSource, load_model, report_runs, train
+from terafactor import (
+    CheckpointPolicy,
+    ElasticNet,
+    MaskedDictionaryLearning,
+    PatchSource,
+    load_model,
+    report_runs,
+    train,
+)
 from terafactor.cli.app import app
 from terafactor.errors import DataError
 from terafactor.estimators.run_report import story_of_run
+from terafactor.report.comparison import differences
 from terafactor.report.markup import _environment, _template
 from terafactor.runs import RunDirectory
 from terafactor.runs import presenter as presenter_module
@@ -152,6 +161,21 @@ def test_several_runs_on_the_same_axes(matrix, tmp_path, monkeypatch):
     chart = json.loads(re.search(r'<script type="application/json">(.*?)</script>', page)[1])
     assert [series["label"] for series in chart["series"]] == ["r1", "r4"]
     assert len(chart["x"]) == 3
+
+
+def test_runs_on_other_data_or_with_another_alpha_do_not_compare(matrix, X, tmp_path):
+    train(estimator(), matrix, tmp_path / "a", holdout=20)
+    train(estimator().set_params(alpha=2.0), X[:80], tmp_path / "b", holdout=20)
+    page = text(report_runs(tmp_path / "a", tmp_path / "b", path=tmp_path / "both.html"))
+    assert "These runs differ in alpha (0.5, 2) and data" in page
+
+
+def test_a_run_without_a_checkpoint_has_the_parameters_of_one_with_it(matrix, tmp_path):
+    for name in "ab":
+        train(estimator(penalty=ElasticNet(0.5)), matrix, tmp_path / name, holdout=20)
+    for name in ("checkpoints", "model"):
+        (tmp_path / "b" / name).rename(tmp_path / "b" / f"{name}.gone")
+    assert differences([story_of_run(tmp_path / name) for name in "ab"]) == ""
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path):

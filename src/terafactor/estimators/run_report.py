@@ -13,6 +13,7 @@ from terafactor.runs.artifact import Artifact, read_artifact
 from terafactor.runs.checkpoint import newest
 from terafactor.runs.directory import RunDirectory
 from terafactor.runs.metrics import read_metrics
+from terafactor.runs.parameters import from_plain
 
 
 def report_runs(
@@ -56,7 +57,7 @@ def story_of_run(directory: Path | str, folder: Path | None = None) -> Story:
     elif not finished:
         details["stopped_by"] = "interrupt"
     if artifact is None:
-        return Story(kind=config.get("kind", "run"), parameters=config.get("parameters", {}), **details)
+        return Story(kind=config.get("kind", "run"), parameters=from_plain(config.get("parameters", {})), **details)
     estimator = estimator_class(artifact.kind).from_artifact(artifact)
     if finished and folder is not None and folder.absolute() == run.path:
         estimator._link(run.path)

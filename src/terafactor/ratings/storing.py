@@ -101,7 +101,7 @@ class Storing(Serving, ModelFileMixin, Reporting, BaseEstimator):
             "range": f"{self.range_[0]:g} to {self.range_[1]:g}",
         }
         found: dict[str, Any] = {
-            "data": facts, "objective_name": "RMSE on held-out ratings",
+            "data": facts, "objective_name": "RMSE on held-out ratings", "objective_is_error": True,
             "feature_names": [str(item) for item in items.values],
         }  # fmt: skip
         if self.stream == "items" and details.get("stopped_by", "") is None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from terafactor._durable import write_durably
 from terafactor.errors import ParameterError
+from terafactor.report.comparison import check_kinds
 from terafactor.report.markup import fragment, static
 from terafactor.report.panel import Panel
 from terafactor.report.panels import panels_of
@@ -47,6 +48,7 @@ def render(stories: Sequence[Story], title: str | None = None) -> str:
     """Return the page of one run, or of several on the same axes."""
     if not stories:
         raise ParameterError("a report needs at least one run, got none")
+    check_kinds(stories)
     if len(stories) > 1 and any(story.held_out for story in stories):
         stories = [replace(story, beside_held_out=True) for story in stories]
     scripts = [static(name) for name in SCRIPTS]
@@ -54,7 +56,7 @@ def render(stories: Sequence[Story], title: str | None = None) -> str:
     return fragment(
         static("page.html"),
         title=title or _title(stories),
-        kinds=sorted({story.kind for story in stories}),
+        kind=stories[0].kind,
         state=_state(stories),
         running=any(story.running for story in stories),
         refresh=REFRESH_SECONDS,

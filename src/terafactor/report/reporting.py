@@ -126,7 +126,8 @@ def run_details(config: Mapping[str, Any]) -> dict[str, Any]:
     held_out = config.get("holdout", {})
     if isinstance(held_out, Mapping) and held_out.get("rows"):
         facts["rows held out"] = f"{held_out['rows']:,}"
-    return {"data": facts | ({"seed": config["seed"]} if "seed" in config else {})}
+    facts |= {"seed": config["seed"]} if "seed" in config else {}
+    return {"data": facts, "fingerprint": left_out["fingerprint"]}
 
 
 def describe(source: MatrixSource) -> dict[str, Any]:

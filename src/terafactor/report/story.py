@@ -80,6 +80,9 @@ class Story:
     data: Mapping[str, Any] = field(default_factory=dict)
     """On what: names and values to show."""
 
+    fingerprint: str | None = None
+    """What tells this data from any other, where known."""
+
     software: Mapping[str, str] = field(default_factory=dict)
     """Versions, and the machine."""
 
@@ -88,6 +91,9 @@ class Story:
 
     objective_name: str = "held-out objective"
     """What :attr:`Evaluation.objective` is."""
+
+    objective_is_error: bool = False
+    """Whether that is an error of predictions, which compares between runs that minimise different things."""
 
     stopped_by: str | None = None
     """What ended it: "n_epochs", "tol", "max_time", "callback" or "interrupt"; None while it runs."""

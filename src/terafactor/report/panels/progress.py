@@ -9,6 +9,7 @@ import numpy as np
 from terafactor._typing import Array
 from terafactor._words import number
 from terafactor.report.charts import Axis, Curve, line_chart
+from terafactor.report.comparison import differences
 from terafactor.report.markup import fragment
 from terafactor.report.panel import Panel
 from terafactor.report.story import Story
@@ -87,5 +88,7 @@ def _caption(stories: Sequence[Story]) -> str:
     figure, known = stories[0].progress_name, stories[0].known_progress
     name = figure[0].upper() + figure[1:]
     if len(stories) > 1:
-        return f"{name} of {len(stories)} runs; lower is better"
+        apart = differences(stories)
+        verdict = f", which do not compare: they differ in {apart}" if apart else "; lower is better"
+        return f"{name} of {len(stories)} runs{verdict}"
     return f"{name}: from {number(known[0])} to {number(known[-1])}, lowest {number(known.min())}"

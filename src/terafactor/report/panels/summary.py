@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from terafactor.report.comparison import differences
 from terafactor.report.markup import fragment
 from terafactor.report.panel import Panel
 from terafactor.report.story import Story
@@ -17,6 +18,8 @@ TILES = """
 """
 
 TABLE = """
+{% if differences %}<p class="alert">These runs differ in {{ differences }}: their figures do not compare, and a lower
+{{ figure }} is not better.</p>{% endif %}
 <div class="wide"><table class="figures">
 <thead><tr><th>run</th><th>{{ figure }}</th><th>lowest</th><th>time</th><th>rows seen</th><th>read</th>
 {% for name in differing %}<th>{{ name }}</th>{% endfor %}</tr></thead>
@@ -45,7 +48,7 @@ class SummaryPanel(Panel):
 
     def compare(self, stories: Sequence[Story]) -> str:
         figure = stories[0].progress_name
-        how = {"differing": differing(stories), "lowest": lowest, "newest": newest}
+        how = {"differing": differing(stories), "lowest": lowest, "newest": newest, "differences": differences(stories)}
         return fragment(TABLE, stories=stories, figure=figure, **how)
 
 
