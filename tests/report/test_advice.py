@@ -58,6 +58,12 @@ def test_each_warning_names_the_fault_and_the_way_out(changes, words):
     assert re.search(words, text), text
 
 
+@pytest.mark.parametrize("errors", [[0.0, 0.0, 0.0, 0.0], [0.8, 0.5, 0.2, 0.0]])
+def test_an_error_of_zero_cannot_fall_any_further(errors):
+    exact = [Evaluation(i, 10 * i, i, i, 1.0, value, 1.0, 1, 0) for i, value in enumerate(errors, start=1)]
+    assert texts(orthogonal(history=exact)) == []
+
+
 def test_rising_objective():
     rising = [Evaluation(i, 10 * i, i, i, 1.0, value, 1.0, 1, 0) for i, value in enumerate([5, 4, 4.2, 4.4], start=1)]
     (text,) = texts(orthogonal(history=rising))

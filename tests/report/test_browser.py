@@ -117,7 +117,7 @@ WRITTEN = """
   window.written = [];
   const fillText = CanvasRenderingContext2D.prototype.fillText;
   CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
-    window.written.push([this.canvas, this.textAlign, text]);
+    window.written.push([this.canvas, this.textAlign, text, place[0] - this.measureText(text).width]);
     fillText.call(this, text, ...place);
   };
 """
@@ -135,6 +135,17 @@ def test_ticks_of_counts_are_whole_numbers(visit, n_atoms):
     )
     assert len(ticks) > 1
     assert all(tick.isdigit() for tick in ticks), ticks
+
+
+@pytest.mark.parametrize("low", [0.0, 0.1234567])
+def test_ticks_of_heights_are_not_cut_off(visit, low):
+    history = [replace(line, surrogate=low + 1e-6 / line.step) for line in make_history()]
+    seen = visit(make_story(history=history))
+    seen.page.add_init_script(WRITTEN)
+    seen.page.reload()
+    lefts = seen.page.evaluate("written.filter(([, align]) => align === 'right').map(([, , , left]) => left)")
+    assert len(lefts) > 10
+    assert min(lefts) >= 0
 
 
 def test_requests_are_refused_by_the_page_itself(visit):

@@ -93,7 +93,7 @@ def unused_atoms(story: Story) -> Notice | None:
 
 def still_falling(story: Story) -> Notice | None:
     """The objective had not settled."""
-    if story.running or len(story.known_progress) < 3:
+    if story.running or len(story.known_progress) < 3 or story.known_progress[-1] == 0:
         return None
     samples, values, chance = _smoothed(story)
     first, last = np.interp([0.8 * samples[-1], samples[-1]], samples, values)

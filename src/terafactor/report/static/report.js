@@ -182,7 +182,7 @@
     yAxis() {
       const unit = this.spec.y.unit;
       return {
-        ...axisStyle(), size: 64, incrs: this.logY ? undefined : STEPS[unit],
+        ...axisStyle(), size: labelSpace, incrs: this.logY ? undefined : STEPS[unit],
         values: (_, ticks) => tickLabels(ticks, unit),
       };
     }
@@ -232,6 +232,13 @@
   function axisStyle() {
     const grid = { stroke: colour("--grid"), width: 1 };
     return { stroke: colour("--faint"), grid, ticks: { ...grid, size: 5 }, font: FONT, labelFont: FONT };
+  }
+
+  /* room for the widest label of an axis beside its ticks; measured apart from uPlot, which remembers its font */
+  const ruler = document.createElement("canvas").getContext("2d");
+  function labelSpace(_, labels) {
+    ruler.font = FONT;
+    return Math.max(64, ...(labels || []).map((label) => 14 + Math.ceil(ruler.measureText(label).width)));
   }
 
   const fromZero = (_, low, high) => [0, high > 0 ? 1.05 * high : 1];
