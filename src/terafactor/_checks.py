@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from terafactor.errors import ParameterError
 
-__all__ = ["check_callbacks", "check_flag"]
+__all__ = ["check_callbacks", "check_flag", "check_new"]
 
 
 def check_callbacks(callbacks: Any) -> None:
@@ -25,3 +27,9 @@ def check_flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise ParameterError(f"{name} must be True or False, got {value!r}")
     return bool(value)
+
+
+def check_new(path: Path, *, overwrite: bool) -> None:
+    """Refuse to replace what is there unless asked to."""
+    if os.path.lexists(path) and not overwrite:
+        raise ParameterError(f"{path} exists: say overwrite=True to replace it")

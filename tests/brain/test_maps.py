@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from terafactor.brain import BrainDictionaryLearning, maps
-from terafactor.errors import DataError
+from terafactor.errors import DataError, ParameterError
 
 
 def test_signs_make_the_larger_part_positive():
@@ -92,6 +92,16 @@ def test_saved_maps_have_a_sidecar(atlas, tmp_path):
     assert content["Masker"]["standardize"] == "zscore_sample"
     ratios = [entry["l1_l2_ratio"] for entry in content["Maps"]]
     np.testing.assert_allclose(ratios, maps.l1_l2_ratios(atlas.components_), atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["atlas.nii.gz", "atlas.json"])
+def test_maps_replace_files_only_when_asked_to(atlas, tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(ParameterError, match=f"{name} exists: say overwrite=True"):
+        atlas.save_maps(tmp_path / "atlas")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
+    atlas.save_maps(tmp_path / "atlas", overwrite=True)
+    assert json.loads((tmp_path / "atlas.json").read_text())["Maps"]
 
 
 def test_regions_are_connected_and_large_enough(atlas):

@@ -63,6 +63,8 @@ def test_from_fit_to_codes(scratch, X):
     assert invoke("export", "run", "--out", "model.npz").exit_code == 0
     with np.load("model.npz") as arrays:
         np.testing.assert_array_equal(arrays["components_"], load_model("run").components_)
+    again = CliRunner().invoke(app, ["export", "run", "--out", "model.npz"])
+    assert "model.npz exists: choose another name, or remove it" in str(again.exception)
 
 
 def test_json_tells_a_script_how_it_ended():

@@ -77,6 +77,15 @@ def test_export_is_plain_arrays(X, tmp_path):
         model.export(tmp_path / "model.txt")
 
 
+def test_export_replaces_a_file_only_when_asked_to(X, tmp_path):
+    (tmp_path / "model.npz").write_text("mine")
+    with pytest.raises(ParameterError, match=r"model\.npz exists: say overwrite=True"):
+        fitted(X).export(tmp_path / "model.npz")
+    assert (tmp_path / "model.npz").read_text() == "mine"
+    fitted(X).export(tmp_path / "model.npz", overwrite=True)
+    assert "components_" in np.load(tmp_path / "model.npz")
+
+
 def test_export_hands_over_arrays_only(X, tmp_path, monkeypatch):
     """NumPy before 2.2 knows no option of savez: whatever is named is an array to it."""
     names, savez = [], np.savez

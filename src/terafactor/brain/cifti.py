@@ -149,11 +149,9 @@ class Cifti(ImageKind):
         parser.parse(position.array("header", (None,), np.uint8).tobytes())
         return self.new_masker(cifti.Cifti2Image(mask[np.newaxis].astype(np.float32), parser.header), options).fit()
 
-    def write(self, image: Any, stem: Path) -> list[Path]:
+    def as_files(self, image: Any, stem: Path) -> dict[Path, Any]:
         parcels = is_a(_places(image), "nibabel", "ParcelsAxis")
-        path = stem.with_name(f"{stem.name}{'.pscalar.nii' if parcels else self.suffix}")
-        image.to_filename(path)
-        return [path]
+        return {stem.with_name(f"{stem.name}{'.pscalar.nii' if parcels else self.suffix}"): image}
 
 
 def _places(image: Any) -> Any:

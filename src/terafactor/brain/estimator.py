@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import terafactor
 from terafactor import solver
+from terafactor._checks import check_new
 from terafactor._random import resolve_seed
 from terafactor._threads import resolve_threads
 from terafactor._typing import Array
@@ -258,19 +259,24 @@ class BrainDictionaryLearning(AtlasTraining, AtlasReporting, TransformerMixin, B
         self.labels_ = maps.labels_by_overlap(self.components_, values, named)
         return self.labels_
 
-    def save_maps(self, stem: str | Path) -> list[Path]:
+    def save_maps(self, stem: str | Path, *, overwrite: bool = False) -> list[Path]:
         """Write the maps as an image that other programs open, with a JSON file beside it that describes them.
 
         Parameters
         ----------
         stem : path
             Name without the ending, which depends on the kind of images: ``.nii.gz``, ``.dscalar.nii``, ``.func.gii``.
+        overwrite : bool
+            Whether files there may be replaced.
         """
         check_is_fitted(self, "components_")
         stem = Path(stem)
+        files, sidecar = self._kind.as_files(self.components_img_, stem), stem.with_name(f"{stem.name}.json")
+        for path in (*files, sidecar):
+            check_new(path, overwrite=overwrite)
         stem.parent.mkdir(parents=True, exist_ok=True)
-        files = self._kind.write(self.components_img_, stem)
-        sidecar = stem.with_name(f"{stem.name}.json")
+        for path, image in files.items():
+            image.to_filename(path)
         sidecar.write_text(json.dumps(self._description(), indent=1) + "\n")
         return [*files, sidecar]
 

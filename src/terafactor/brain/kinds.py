@@ -100,8 +100,8 @@ class ImageKind(ABC):
         """Return the fitted masker that a model file holds."""
 
     @abstractmethod
-    def write(self, image: Any, stem: Path) -> list[Path]:
-        """Write an image of maps beside ``stem``, and return the files."""
+    def as_files(self, image: Any, stem: Path) -> dict[Path, Any]:
+        """Return the files beside ``stem`` that an image of maps goes to, and the nibabel image for each."""
 
 
 @cache

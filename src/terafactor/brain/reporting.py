@@ -67,7 +67,7 @@ class AtlasReporting(Reporting):
             self.write_viewers(Path(path).parent)
         return super().report(path, X, title=title)
 
-    def save_maps(self, stem: str | Path) -> list[Path]:
+    def save_maps(self, stem: str | Path, *, overwrite: bool = False) -> list[Path]:
         """Write the maps as an image."""
         raise NotImplementedError
 
@@ -113,7 +113,7 @@ class AtlasReporting(Reporting):
         At the end also the maps, and the pages of single maps anew where there are some of an earlier end.
         """
         if atoms is None:
-            self.save_maps(directory / "maps")
+            self.save_maps(directory / "maps", overwrite=True)
             if (directory / PAGES).is_dir() and not getattr(self, "_pages", ()):
                 self.write_viewers(directory)
         shown = None if atoms is None else atoms * maps.signs(atoms)[:, np.newaxis]

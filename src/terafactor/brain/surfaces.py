@@ -99,16 +99,16 @@ class Surfaces(ImageKind):
             mesh[part] = surface.InMemoryMesh(coordinates, faces)
         return self.new_masker(surface.SurfaceImage(mesh=mesh, data=data), options).fit()
 
-    def write(self, image: Any, stem: Path) -> list[Path]:
-        gifti, paths = nibabel().gifti, []
+    def as_files(self, image: Any, stem: Path) -> dict[Path, Any]:
+        gifti, files = nibabel().gifti, {}
         for part, values in image.data.parts.items():
             arrays = [
                 gifti.GiftiDataArray(column, datatype="NIFTI_TYPE_FLOAT32")
                 for column in np.asarray(values, np.float32).T
             ]
-            paths.append(stem.with_name(f"{stem.name}_{HEMISPHERES[part]}{self.suffix}"))
-            gifti.GiftiImage(darrays=arrays).to_filename(paths[-1])  # one array per map, as viewers expect
-        return paths
+            path = stem.with_name(f"{stem.name}_{HEMISPHERES[part]}{self.suffix}")
+            files[path] = gifti.GiftiImage(darrays=arrays)  # one array per map, as viewers expect
+        return files
 
 
 def twin_files(path: Path) -> list[Path]:

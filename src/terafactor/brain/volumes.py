@@ -105,10 +105,8 @@ class Volumes(ImageKind):
             options = {**options, "target_affine": affine, "target_shape": mask.shape}
         return self.new_masker(nibabel().Nifti1Image(mask.astype(np.uint8), affine), options).fit()
 
-    def write(self, image: Any, stem: Path) -> list[Path]:
-        path = stem.with_name(f"{stem.name}{self.suffix}")
-        image.to_filename(path)
-        return [path]
+    def as_files(self, image: Any, stem: Path) -> dict[Path, Any]:
+        return {stem.with_name(f"{stem.name}{self.suffix}"): image}
 
 
 def _rounded(affine: Any) -> list[list[float]]:

@@ -26,7 +26,7 @@ from terafactor.cli.options import (
     Tol,
     parse_holdout,
 )
-from terafactor.cli.transform import Model, load_kind
+from terafactor.cli.transform import Model, check_absent, load_kind
 
 IMAGES = "Images"
 FIT_EXAMPLE = (
@@ -141,8 +141,7 @@ def transform(
     from terafactor._durable import naming
     from terafactor.errors import ParameterError
 
-    if out.exists():
-        raise ParameterError(f"{out} exists: choose another name, or remove it")
+    check_absent(out)
     data = absolute_data([image], confounds)
     if len(data["images"]) > 1:
         raise ParameterError(f"{image} stands for {len(data['images'])} images: give one, as each has its own table")

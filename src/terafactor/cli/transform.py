@@ -35,6 +35,14 @@ def load_kind(path: Path, kind: str, threads: int | None = None) -> Any:
     return estimator.set_params(n_threads=threads)
 
 
+def check_absent(out: Path) -> None:
+    """Refuse to write over what is there."""
+    from terafactor.errors import ParameterError
+
+    if out.exists():
+        raise ParameterError(f"{out} exists: choose another name, or remove it")
+
+
 def transform(
     model: Model,
     source: Source,
@@ -42,10 +50,7 @@ def transform(
     threads: Threads = None,
 ) -> None:
     """Write the codes of the rows of a matrix, a bounded number of rows at a time."""
-    from terafactor.errors import ParameterError
-
-    if out.exists():
-        raise ParameterError(f"{out} exists: choose another name, or remove it")
+    check_absent(out)
     estimator = load_kind(model, "MaskedDictionaryLearning", threads)
     codes = estimator.set_params(verbose=1).transform(source, out=out)
     typer.echo(f"wrote the codes of {codes.shape[0]:,} rows on {codes.shape[1]} atoms to {out}", err=True)
@@ -53,10 +58,11 @@ def transform(
 
 def export(
     model: Model,
-    out: Annotated[Path, typer.Option(help="The .npz file.")],
+    out: Annotated[Path, typer.Option(help="The .npz file; must not exist.")],
 ) -> None:
     """Write what a model learned as plain arrays, for programs that do not know terafactor."""
     from terafactor import load_model
 
+    check_absent(out)
     load_model(model).export(out)
     typer.echo(f"wrote {out}", err=True)

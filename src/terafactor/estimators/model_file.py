@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from terafactor._checks import check_new
 from terafactor._durable import naming
 from terafactor.errors import DataError, ParameterError
 from terafactor.runs.artifact import Artifact, place_of, read_artifact, write_artifact
@@ -47,11 +48,20 @@ class ModelFileMixin:
         """
         write_artifact(self.to_artifact(), path, overwrite=overwrite)
 
-    def export(self, path: Path | str) -> None:
-        """Write the learned arrays and numbers as a plain ``.npz``, for programs that do not know terafactor."""
+    def export(self, path: Path | str, *, overwrite: bool = False) -> None:
+        """Write the learned arrays and numbers as a plain ``.npz``, for programs that do not know terafactor.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        overwrite : bool
+            Whether a file there may be replaced.
+        """
         path = Path(path)
         if path.suffix != ".npz":
             raise ParameterError(f"export writes a .npz file, got {path}: save writes a model to load again")
+        check_new(path, overwrite=overwrite)
         arrays: dict[str, Any] = {
             name: np.asarray(value)
             for name, value in sorted(vars(self).items())
