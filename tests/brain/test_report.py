@@ -52,9 +52,10 @@ def test_labels_name_the_maps(atlas, tmp_path, monkeypatch):
     assert "map 3, region 3:" in page
 
 
-def test_images_that_are_gone_are_said(atlas, tmp_path):
+def test_images_that_are_gone_are_said(atlas, tmp_path, caplog):
     page = atlas.report(tmp_path / "report.html", tmp_path / "gone.nii.gz").read_text()
     assert "gone.nii.gz does not exist" in page
+    assert "gone.nii.gz does not exist" in caplog.text
 
 
 def test_outlines_are_at_half_the_maximum():

@@ -34,3 +34,4 @@ def test_a_run_is_shown_while_it_goes_on_and_anew(X, tmp_path, monkeypatch, capl
     for page in (text(tmp_path / "run" / "report.html"), text(report_runs(tmp_path / "run"))):
         assert "RMSE on held-out ratings" in page
         assert "finished" in page
+        assert "not at hand" not in page  # rows of ratings are not shown, so that none are missing

@@ -134,6 +134,18 @@ def test_data_that_is_gone_or_other_is_told(run, matrix):
     assert "<h2>Atoms</h2>" in text(report_runs(run))
 
 
+def test_what_is_missing_in_a_report_made_anew_is_said_on_the_terminal(run, matrix, caplog):
+    with caplog.at_level(logging.WARNING, "terafactor"):
+        report_runs(run)
+        assert caplog.text == ""
+        matrix.unlink()
+        report_runs(run)
+    (record,) = caplog.records
+    assert re.search(
+        r"neither use nor reconstruction of rows is shown: .*rows\.npy does not exist", record.getMessage()
+    )
+
+
 def test_data_in_memory_is_told(X, tmp_path):
     train(estimator(), X, tmp_path / "run", holdout=20)
     assert "<h2>Reconstruction of rows</h2>" in text(tmp_path / "run" / "report.html")

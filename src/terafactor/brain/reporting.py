@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from terafactor.problem import Problem
 from terafactor.report import Panel, Reporting, RowSample, Story
 from terafactor.report.sample import sample_rows
 from terafactor.solver import Evaluation
+
+logger = logging.getLogger("terafactor")
 
 MAX_VOLUMES = 400
 """Volumes of the run whose series are drawn."""
@@ -134,6 +137,7 @@ class AtlasReporting(Reporting):
             return self._rows_to_show(X), details
         except DataError as error:
             said = f"The images could not be read again, so no series are shown: {error}"
+            logger.warning("the report has less in it than it could: %s", said)
             return None, details | {"warnings": [*details.get("warnings", ()), said]}
 
     def _story(self, X: Any = None, *, title: str | None = None, **details: Any) -> Story:

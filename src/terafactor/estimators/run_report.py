@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from terafactor.runs.checkpoint import newest
 from terafactor.runs.directory import RunDirectory
 from terafactor.runs.metrics import read_metrics
 from terafactor.runs.parameters import from_plain
+
+logger = logging.getLogger("terafactor")
 
 
 def report_runs(
@@ -46,7 +49,8 @@ def report_runs(
 def story_of_run(directory: Path | str, folder: Path | None = None) -> Story:
     """Return what the report of a run is made from. folder: where it will be, to link to what is there.
 
-    Rows are read again where the configuration names a file; where that fails, a warning in the page says so.
+    Rows are read again where the configuration names a file; where that fails, a warning in the page and in the log
+    says so.
     """
     run = RunDirectory(Path(directory).absolute())
     config, history, running = run.config(), read_metrics(run.metrics_file), run.in_use
@@ -61,8 +65,10 @@ def story_of_run(directory: Path | str, folder: Path | None = None) -> Story:
     estimator = estimator_class(artifact.kind).from_artifact(artifact)
     if finished and folder is not None and folder.absolute() == run.path:
         estimator._link(run.path)
-    rows, warnings = _rows(estimator, config)
-    return estimator._story(rows, warnings=warnings, **details)
+    rows, missing = _rows(estimator, config) if estimator.shows_rows else (None, None)
+    if missing is not None:
+        logger.warning("the report of %s has less in it than it could: %s", run.path, missing)
+    return estimator._story(rows, warnings=[] if missing is None else [missing], **details)
 
 
 def _latest(run: RunDirectory) -> tuple[Artifact | None, bool]:
@@ -74,11 +80,11 @@ def _latest(run: RunDirectory) -> tuple[Artifact | None, bool]:
     return None if checkpoint is None else checkpoint[1], False
 
 
-def _rows(estimator: Any, config: dict[str, Any]) -> tuple[Any, list[str]]:
-    """Return the rows to show, those held out where some were, or None and the reason in words."""
-    source = config["data"].get("source")
+def _rows(estimator: Any, config: dict[str, Any]) -> tuple[Any, str | None]:
+    """Return the rows to show, those held out where some were, or None and what is missing for it and why."""
+    source, lacking = config["data"].get("source"), "neither use nor reconstruction of rows is shown"
     if source is None:
-        return None, ["The data was in memory and is not at hand, so nothing is shown about single rows."]
+        return None, f"The data was in memory and is not at hand, so {lacking}."
     try:
         data = estimator.open_data(source)
         found = estimator.describe_data(data).get("fingerprint")
@@ -86,5 +92,5 @@ def _rows(estimator: Any, config: dict[str, Any]) -> tuple[Any, list[str]]:
             raise DataError("it is other data than the run learned from")
         _, held_out, _ = estimator.hold_out(data, config.get("holdout", 0), config["seed"])
     except (TerafactorError, OSError) as error:
-        return None, [f"The data could not be read again, so nothing is shown about single rows: {error}"]
-    return data if held_out is None else held_out, []
+        return None, f"The data could not be read again, so {lacking}: {error}"
+    return data if held_out is None else held_out, None

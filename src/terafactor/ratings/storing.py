@@ -26,6 +26,7 @@ from terafactor.solver.position import Position
 class Storing(Serving, ModelFileMixin, Reporting, BaseEstimator):
     """Mixin of estimators that learned a :class:`RatingModel`: model files, checkpoints, reports."""
 
+    shows_rows = False
     stream: str
     _seed: int
 

@@ -31,6 +31,9 @@ class Reporting:
 
     components_: Array
 
+    shows_rows = True
+    """Whether reports have something to say about single rows, for which these are read."""
+
     def report(
         self,
         path: str | Path,
