@@ -48,6 +48,29 @@ def test_transform_writes_a_line_per_volume(out, study, tmp_path):
     np.testing.assert_allclose(table, expected, rtol=1e-4)
 
 
+def test_transform_resamples_an_image_in_another_space_when_asked_to(out, study, tmp_path):
+    image = nibabel.load(study.images[0])
+    flip = [[0, -1], [1, 1], [2, 1]]  # each axis stays where it is, and the first changes its direction
+    image.as_reoriented(flip).to_filename(tmp_path / "flipped.nii.gz")
+    line = ["transform", out, tmp_path / "flipped.nii.gz", "--out", tmp_path / "series.tsv"]
+    with pytest.raises(DataError, match="--resample"):
+        run(*line)
+    run(*line, "--resample")
+    (expected,) = load_model(out).transform(study.images[0])
+    np.testing.assert_allclose(np.loadtxt(tmp_path / "series.tsv", skiprows=1), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_values_that_are_not_finite_are_said_on_the_terminal(study, tmp_path):
+    image = nibabel.load(study.images[0])
+    values = image.get_fdata(dtype=np.float32)
+    values[0, 0, 0, :7] = np.nan
+    nibabel.Nifti1Image(values, image.affine).to_filename(tmp_path / "holes.nii.gz")
+    line = ["fit", tmp_path / "holes.nii.gz", "--mask", study.mask, "-k", 2, "--epochs", 1, "--no-viewers"]
+    shown = run(*line, "--out", tmp_path / "run").stderr
+    assert "warning: " in shown
+    assert "holes.nii.gz has 7 values that are not finite, taken for 0" in shown
+
+
 def test_transform_takes_one_image_and_says_what_it_cannot_write(out, study, tmp_path):
     with pytest.raises(ParameterError, match="stands for 4 images"):
         run("transform", out, f"{study.folder}/sub-*/func/*_bold.nii.gz", "--out", tmp_path / "series.tsv")
@@ -102,7 +125,7 @@ def test_no_pack_and_a_store_elsewhere(study, tmp_path):
     assert not (tmp_path / "streamed" / "store").exists()
     store = tmp_path / "elsewhere"
     for name in ("one", "two"):
-        arguments = ["--store", store, "--seed", 0, "--no-viewers", "--set", "high_pass=0.01", "--set", "t_r=2.0"]
+        arguments = ["--store", store, "--seed", 0, "--no-viewers", "--set", "high_pass=0.01"]
         run("fit", *images, "--mask", study.mask, *FIT, *arguments, "--out", tmp_path / name)
     run("fit", "--config", tmp_path / "two" / "config.toml", "--no-viewers", "--out", tmp_path / "three")
     models = [(tmp_path / name / "model" / "manifest.json").read_bytes() for name in ("one", "two", "three")]
@@ -110,7 +133,8 @@ def test_no_pack_and_a_store_elsewhere(study, tmp_path):
     result = run("fit", "--config", tmp_path / "streamed" / "config.toml", "--no-viewers", "--out", tmp_path / "again")
     assert "packing" not in result.output
     assert not (tmp_path / "again" / "store").exists()
-    assert load_model(tmp_path / "one").masker_.high_pass == 0.01
+    masker = load_model(tmp_path / "one").masker_
+    assert (masker.high_pass, masker.t_r) == (0.01, 2.0)  # the time between volumes from the headers
 
 
 def test_bad_data_is_an_error_of_data(tmp_path):

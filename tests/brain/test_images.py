@@ -138,6 +138,46 @@ def test_constant_and_nan_voxels_become_zero_and_are_said(caplog):
     assert "13 values that are not finite" in caplog.text
 
 
+def timed(repetition_time, unit, seed=0):
+    image = volumes((4, 4, 4, 30), seed)
+    image.header.set_xyzt_units("mm", unit)
+    image.header.set_zooms((1, 1, 1, repetition_time))
+    return image
+
+
+@pytest.mark.parametrize(("repetition_time", "unit"), [(2.2, "sec"), (2200, "msec")])
+def test_filters_take_the_time_between_volumes_from_the_headers(repetition_time, unit):
+    images = [timed(repetition_time, unit, seed) for seed in range(2)]
+    found = masked_images(images, None, whole_mask(), {"high_pass": 0.1})
+    given = masked_images(images, None, whole_mask(), {"high_pass": 0.1, "t_r": 2.2})
+    assert found.masker.t_r == 2.2
+    np.testing.assert_array_equal(found.series(0), given.series(0))
+    assert masked_images(images, None, whole_mask(), {}).masker.t_r is None
+
+
+@pytest.mark.parametrize(
+    ("images", "told"),
+    [
+        ([timed(2, "sec"), timed(3, "sec")], "2 s, 3 s"),
+        ([timed(2, "sec"), timed(0, "sec")], "2 s, no time"),
+        ([volumes()], "no time"),  # nibabel writes 1, in no unit
+    ],
+)
+def test_a_filter_without_one_time_between_volumes_is_refused(images, told):
+    with pytest.raises(ParameterError, match=rf"low_pass needs .* tell {told}: .*--set t_r=2"):
+        masked_images(images, None, whole_mask(), {"low_pass": 0.1})
+
+
+def test_values_that_are_not_finite_are_said_once_per_image(caplog):
+    image = volumes()
+    image.get_fdata(dtype=np.float32, caching="fill")[0, 0, 0, 0] = np.nan
+    source = masked_images([image, volumes(seed=1)], None, whole_mask(), {})
+    for record in (0, 1, 0, 1):
+        source.series(record)
+    assert source.n_read == [2, 2]
+    assert caplog.text.count("1 values that are not finite") == 1
+
+
 def test_an_empty_mask_is_refused():
     empty = nibabel.Nifti1Image(np.zeros((4, 4, 4), np.uint8), np.eye(4))
     with pytest.raises(DataError, match="mask"):

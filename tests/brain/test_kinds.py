@@ -48,6 +48,10 @@ def cifti(values, *axes):
     return nibabel.Cifti2Image(values, nibabel.cifti2.Cifti2Header.from_axes(axes))
 
 
+def test_filters_take_the_time_between_maps_from_cifti_headers():
+    assert masked_images([dense(series())], None, None, {"high_pass": 0.1}).masker.t_r == 1
+
+
 @pytest.mark.parametrize(
     ("make", "name", "written"),
     [(dense, "run.dtseries.nii", "atlas.dscalar.nii"), (parcels, "run.ptseries.nii", "atlas.pscalar.nii")],

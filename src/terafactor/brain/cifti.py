@@ -121,6 +121,11 @@ class Cifti(ImageKind):
     def length(self, image: Any) -> int | None:
         return int(image.shape[0])
 
+    def repetition_time(self, image: Any) -> float | None:
+        series = image.header.get_axis(0)
+        told = is_a(series, "nibabel", "SeriesAxis") and series.unit == "SECOND" and series.step > 0
+        return float(series.step) if told else None
+
     def load(self, image: Any) -> tuple[Any, int]:
         values = np.asarray(image.dataobj, np.float32)
         finite = np.isfinite(values)

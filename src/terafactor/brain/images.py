@@ -51,7 +51,7 @@ def check_alike(kind: ImageKind, things: Sequence[Any], images: Sequence[Any], r
         if wrong is not None:
             raise DataError(
                 f"{name_of(thing, number)} {wrong}, as {what} has: bring all images to one space, "
-                "or say resample=True to have that done while they are read"
+                "or say resample=True (--resample) to have that done while they are read"
             )
 
 
@@ -200,7 +200,7 @@ class ImagesSource(MatrixSource):
         self.n_read[record] += 1
         with _naming(name):
             image, n_bad = self.kind.load(self.images[record])
-        if n_bad:
+        if n_bad and self.n_read[record] == 1:
             logger.warning("%s has %d values that are not finite, taken for 0", name, n_bad)
         confounds = self.confounds[record]
         try:

@@ -63,6 +63,10 @@ class ImageKind(ABC):
     def load(self, image: Any) -> tuple[Any, int]:
         """Return the image with its numbers in memory, not finite ones set to zero, and how many these were."""
 
+    def repetition_time(self, image: Any) -> float | None:
+        """Return the seconds between two images in time, where the header tells them."""
+        return None
+
     def background(self, image: Any, masker: Any) -> Array | None:
         """Return the mean of a few images at each place that the masker keeps (p,), to draw maps on; None: nothing."""
         return None
@@ -173,6 +177,7 @@ def make_masker(kind: ImageKind, mask: Any, images: Sequence[Any], options: Mapp
         masker = kind.new_masker(mask, {})
         _check_options(masker, options)
         masker.set_params(**_defaults(kind, options), **options)
+    _tell_repetition_time(kind, masker, images)
     try:
         fitted = kind.fit_masker(masker, images)
     except unreadable() as error:
@@ -180,6 +185,22 @@ def make_masker(kind: ImageKind, mask: Any, images: Sequence[Any], options: Mapp
     if n_features(fitted) == 0:
         raise DataError("the mask is empty: it leaves nothing of the images; give another one")
     return fitted
+
+
+def _tell_repetition_time(kind: ImageKind, masker: Any, images: Sequence[Any]) -> None:
+    """Let a masker that filters know the time between volumes, from the headers unless it was given."""
+    given = masker.get_params(deep=False)
+    filters = [name for name in ("low_pass", "high_pass") if given.get(name) is not None]
+    if not filters or given.get("t_r") is not None:
+        return
+    times = {kind.repetition_time(image) for image in images}
+    if len(times) > 1 or None in times:
+        told = ", ".join("no time" if time is None else f"{time:g} s" for time in sorted(times, key=str))
+        raise ParameterError(
+            f"{' and '.join(filters)} needs the time between volumes, and the headers of the images tell {told}: "
+            "say t_r=2 (--set t_r=2) for 2 seconds"
+        )
+    masker.set_params(t_r=times.pop())
 
 
 def _why_no_mask(kind: ImageKind, masker: Any, images: Sequence[Any], error: Exception) -> str:

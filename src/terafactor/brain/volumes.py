@@ -21,6 +21,9 @@ HEADS = 20
 VOLUMES_PER_HEAD = 5
 """Volumes of each that a mask or a background is computed from: the first, so that little has to be decompressed."""
 
+SECONDS = {"sec": 1.0, "msec": 1e-3, "usec": 1e-6}
+"""What the units of time that headers name stand for."""
+
 
 class Volumes(ImageKind):
     """4-D images of voxels."""
@@ -39,6 +42,13 @@ class Volumes(ImageKind):
 
     def length(self, image: Any) -> int | None:
         return int(image.shape[3]) if len(image.shape) == 4 else None
+
+    def repetition_time(self, image: Any) -> float | None:
+        units = getattr(image.header, "get_xyzt_units", lambda: ("unknown", "unknown"))()[1]
+        if units not in SECONDS:  # programs that do not know the time leave 1 there, without a unit
+            return None
+        time = round(float(image.header.get_zooms()[3]) * SECONDS[units], 6)  # stored as a 32-bit float
+        return time if time > 0 else None
 
     def load(self, image: Any) -> tuple[Any, int]:
         stored = image.dataobj

@@ -58,6 +58,7 @@ Cleaning = Annotated[
         rich_help_panel=IMAGES,
     ),
 ]
+Resample = Annotated[bool, typer.Option("--resample", help="Resample images in another space.", rich_help_panel=IMAGES)]
 
 app = typer.Typer(name="brain", help="Learn atlases of sparse maps from brain images.", no_args_is_help=True)
 
@@ -70,9 +71,7 @@ def fit(
     confounds: Confounds = None,
     smoothing: Annotated[float | None, typer.Option(metavar="MM", help="FWHM.", rich_help_panel=IMAGES)] = None,
     cleaning: Cleaning = None,
-    resample: Annotated[
-        bool, typer.Option("--resample", help="Resample images in another space.", rich_help_panel=IMAGES)
-    ] = False,
+    resample: Resample = False,
     store: Annotated[
         Path | None, typer.Option(help="Packed store, used again if it is there; by default OUT/store.")
     ] = None,
@@ -133,6 +132,7 @@ def transform(
     image: Annotated[str, typer.Argument(help="One image.")],
     out: Annotated[Path, typer.Option(help="Table of series, .tsv; must not exist.")],
     confounds: Confounds = None,
+    resample: Resample = False,
     threads: Threads = None,
 ) -> None:
     """Write the series of the maps in an image: a line per volume, a column per map."""
@@ -146,6 +146,8 @@ def transform(
     if len(data["images"]) > 1:
         raise ParameterError(f"{image} stands for {len(data['images'])} images: give one, as each has its own table")
     estimator = load_kind(model, "BrainDictionaryLearning", threads)
+    if resample:
+        estimator.set_params(resample=True)
     (series,) = estimator.transform(data["images"], confounds=data["confounds"])
     header = "\t".join(f"map_{number:03d}" for number in range(series.shape[1]))
     with naming(out):

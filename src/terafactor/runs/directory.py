@@ -17,6 +17,7 @@ import math
 import time
 import tomllib
 from collections.abc import Iterator, Mapping
+from logging import Handler
 from pathlib import Path
 from typing import IO, Any
 
@@ -111,22 +112,20 @@ class RunDirectory:
             return not try_lock(file.fileno(), shared=True)
 
     @contextlib.contextmanager
-    def logging(self) -> Iterator[None]:
-        """Write what the package logs to log.txt as well."""
+    def logging(self, *others: Handler) -> Iterator[None]:
+        """Write what the package logs to log.txt as well, and hand it to others."""
         with naming(self.log_file):
             handler = logging.FileHandler(self.log_file, encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-        # Python shows warnings that no handler takes, so that log.txt alone would hide them
-        shown = [] if logger.hasHandlers() or logging.lastResort is None else [logging.lastResort]
-        handlers, level = [handler, *shown], logger.level
-        for each in handlers:
+        level = logger.level
+        for each in (handler, *others):
             logger.addHandler(each)
         logger.setLevel(min(logging.INFO, logger.getEffectiveLevel()))
         try:
             yield
         finally:
             logger.setLevel(level)
-            for each in handlers:
+            for each in (handler, *others):
                 logger.removeHandler(each)
             handler.close()
 

@@ -24,6 +24,23 @@ LINE_EVERY = 30.0
 """Seconds between two lines in the log."""
 
 
+class ConsoleWarnings(logging.Handler):
+    """Shows on a console the warnings that a run logs, without the traces that the log has.
+
+    Parameters
+    ----------
+    console : rich.console.Console
+    """
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.WARNING)
+        self.console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = f"warning: {record.getMessage()}"
+        self.console.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
+
+
 class LiveView:
     """Callback that shows rows/s, MB/s, bytes against full rows, held-out objective, time left, age of the checkpoint.
 

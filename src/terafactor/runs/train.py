@@ -20,7 +20,7 @@ from terafactor.runs.artifact import Artifact, write_artifact
 from terafactor.runs.checkpoint import Checkpointer, CheckpointPolicy, newest, step_of
 from terafactor.runs.directory import RunDirectory, without_none
 from terafactor.runs.failure import unless_it_fails
-from terafactor.runs.live import LiveView
+from terafactor.runs.live import ConsoleWarnings, LiveView
 from terafactor.runs.metrics import Metrics
 from terafactor.runs.parameters import differences, plain_parameters
 from terafactor.runs.presenter import Presenter
@@ -140,7 +140,7 @@ def train(
     callbacks : sequence of Callback
         Called after every step.
     console : rich.console.Console, optional
-        Where to show the run while it goes on; by default only its log does.
+        Where to show the run while it goes on, and its warnings; by default only its log does.
 
     Returns
     -------
@@ -156,7 +156,8 @@ def train(
         check_callbacks(given)
     run = RunDirectory(directory)
     policy = checkpoints or CheckpointPolicy()
-    with run.locked(), run.logging():
+    shown = () if console is None else (ConsoleWarnings(console),)
+    with run.locked(), run.logging(*shown):
         if resume:
             run.config()
         elif run.is_run and run.has_begun:
