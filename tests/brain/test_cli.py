@@ -101,6 +101,13 @@ def test_report_names_maps_by_overlap(out, study, tmp_path):
     assert all(entry["label"] in "12345" for entry in json.loads((out / "maps.json").read_text())["Maps"])
 
 
+def test_names_without_a_label_image_are_refused(out, tmp_path):
+    (tmp_path / "names.txt").write_text("one\n")
+    result = CliRunner().invoke(app, ["brain", "report", str(out), "--names", str(tmp_path / "names.txt")])
+    assert result.exit_code == 2
+    assert "--labels" in result.output
+
+
 def test_a_report_written_anew_links_to_the_pages_of_maps_beside_it(out, tmp_path):
     (out / "report.html").unlink()
     CliRunner().invoke(app, ["report", str(out)], catch_exceptions=False)

@@ -76,7 +76,9 @@ def test_without_names_regions_are_told_by_number(atlas, study):
     regions = np.where(values.max(axis=3) > 0.3, 1 + values.argmax(axis=3), 0).astype(np.int16)
     found = atlas.label(nibabel.Nifti1Image(regions, networks.affine))
     assert sorted(name for name, _ in found) == ["1", "2", "3", "4", "5"]
-    assert atlas.label(nibabel.Nifti1Image(regions, networks.affine), ["background"]) == [("unlabelled", 0.0)] * 5
+    assert atlas.label(nibabel.Nifti1Image(regions, networks.affine), {}) == [("unlabelled", 0.0)] * 5
+    with pytest.raises(ParameterError, match="regions 0, the background, to 2, but the atlas has regions up to 5"):
+        atlas.label(nibabel.Nifti1Image(regions, networks.affine), ["background", "one", "two"])
 
 
 def test_an_atlas_of_maps_is_no_label_image(atlas, study):

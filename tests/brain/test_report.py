@@ -8,7 +8,9 @@ import pytest
 
 from terafactor.brain import BrainDictionaryLearning
 from terafactor.brain.drawing import map_pixels, outline_figure
+from terafactor.brain.panels import SeriesPanel
 from terafactor.errors import DataError
+from terafactor.testing import make_story
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +58,11 @@ def test_images_that_are_gone_are_said(atlas, tmp_path, caplog):
     page = atlas.report(tmp_path / "report.html", tmp_path / "gone.nii.gz").read_text()
     assert "gone.nii.gz does not exist" in page
     assert "gone.nii.gz does not exist" in caplog.text
+
+
+def test_the_series_of_a_single_volume_have_no_spread():
+    drawn = SeriesPanel("short", np.array([[3e20, 0.0]], np.float32)).draw(make_story())
+    assert "short: the first 2 maps" in drawn
 
 
 def test_outlines_are_at_half_the_maximum():

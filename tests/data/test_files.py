@@ -414,6 +414,18 @@ def test_datasets_that_cannot_be_meant_are_refused(tmp_path):
         open_source(tmp_path / "group")
 
 
+def test_groups_that_were_opened_ask_for_the_name_of_an_array(tmp_path):
+    import zarr
+
+    h5py = pytest.importorskip("h5py")
+    write_zarr(tmp_path / "group", values(), name="inner")
+    groups = [(zarr.open_group(tmp_path / "group"), "inner")]
+    with h5py.File(write_hdf5(tmp_path / "file.h5", values())) as file:
+        for group, held in (*groups, (file, "deep/values"), (file["deep"], "values")):
+            with pytest.raises(DataError, match=rf"is a group that holds {held}: name one, as in group\['name'\]"):
+                MaskedDictionaryLearning(2).fit(group)
+
+
 def test_tables_with_words_are_refused(tmp_path):
     polars = pytest.importorskip("polars")
     polars.DataFrame({"a": [1.0], "b": ["x"]}).write_parquet(tmp_path / "t.parquet")

@@ -25,7 +25,7 @@ from terafactor.brain.preparation import masked_images
 from terafactor.brain.reporting import AtlasReporting
 from terafactor.brain.training import AtlasTraining
 from terafactor.data import MatrixSource
-from terafactor.errors import DataTypeError
+from terafactor.errors import DataTypeError, ParameterError
 from terafactor.runs.parameters import plain_parameters
 from terafactor.solver.callbacks import Callback
 
@@ -255,6 +255,11 @@ class BrainDictionaryLearning(AtlasTraining, AtlasReporting, TransformerMixin, B
         """
         check_is_fitted(self, "components_")
         values = maps.atlas_values(self.masker_, atlas)
+        if not (names is None or isinstance(names, Mapping)) and len(names) <= values.max():
+            raise ParameterError(
+                f"names are of the regions 0, the background, to {len(names) - 1}, but the atlas has regions up to "
+                f"{values.max()}: give one for each, or a mapping from number to name"
+            )
         named = maps.numbered({n: str(n) for n in np.unique(values)} if names is None else names)
         self.labels_ = maps.labels_by_overlap(self.components_, values, named)
         return self.labels_

@@ -105,7 +105,8 @@ class SeriesPanel(Panel):
 
     def draw(self, story: Story) -> str:
         volumes = np.arange(len(self.series))
-        scaled = self.series / np.maximum(self.series.std(axis=0), np.finfo(self.series.dtype).tiny)
+        spread = self.series.std(axis=0)
+        scaled = self.series / np.where(spread > 0, spread, 1)  # a single volume has none
         shown = range(min(MAX_SERIES, scaled.shape[1]))
         curves = [Curve(f"map {number}", [volumes], scaled[:, number]) for number in shown]
         caption = f"{self.name_of_run}: the first {len(curves)} maps, each scaled to variance one"

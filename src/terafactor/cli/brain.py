@@ -163,6 +163,8 @@ def report(
     viewers: Annotated[bool, typer.Option("--viewers/--no-viewers", help="A page for each map.")] = True,
 ) -> None:
     """Write maps and report of a run anew, with a page for each map and, given an atlas of regions, with names."""
+    if names is not None and labels is None:
+        raise typer.BadParameter("--names are those of the regions of a label image: say --labels, too")
     path = write_pages(run, labels, names, viewers=viewers)
     typer.echo(f"Wrote {path}, {path.stat().st_size / 1e6:.1f} MB")
 

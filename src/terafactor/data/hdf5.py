@@ -56,6 +56,15 @@ def open_hdf5(path: Path, inside: str | None = None, *, dataset: str | None = No
     return HDF5Source(path, wanted)
 
 
+def open_node(node: Any) -> MatrixSource:
+    """Return a dataset of a file that was opened; of a group, one must be named."""
+    path = Path(node.file.filename)
+    if is_a(node, "h5py", "Group"):
+        found = [name.removeprefix("/") for name in matrices(require_h5py(path), node)]
+        raise DataError(f"{path} is a group that holds {_listed(found)}: name one, as in group['name']")
+    return HDF5Source(path, node.name)
+
+
 def require_h5py(what: object, extra: str = "hdf5") -> Any:
     """Return the module, or name the extra that brings it."""
     return require("h5py", extra=extra, purpose=f"reading {what}")
@@ -90,6 +99,6 @@ FORMAT = Format(
     understands=".h5, .hdf5 files (file.h5::/name of a dataset), h5py datasets",
     is_path=ends_with(".h5", ".hdf5", ".hdf"),
     open_path=open_hdf5,
-    is_object=lambda thing: is_a(thing, "h5py", "Dataset"),
-    open_object=lambda thing: HDF5Source(Path(thing.file.filename), thing.name),
+    is_object=lambda thing: is_a(thing, "h5py", "Dataset", "Group"),
+    open_object=open_node,
 )

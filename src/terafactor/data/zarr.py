@@ -50,9 +50,20 @@ def open_zarr(path: Path, inside: str | None = None) -> MatrixSource:
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"{path} cannot be opened as Zarr: {error or type(error).__name__}") from error
     if isinstance(node, zarr.Group):
-        names = sorted(name for name, _ in node.arrays())
-        raise DataError(f"{path} is a group that holds {', '.join(names) or 'no array'}: name one, as in {path}::name")
+        raise _of_group(node, path, f"{path}::name")
     return ZarrSource(node, f"{path}::{inside}" if inside else str(path))
+
+
+def open_node(node: Any) -> MatrixSource:
+    """Return an array that was opened; of a group, one must be named."""
+    if is_a(node, "zarr", "Group"):
+        raise _of_group(node, node.store_path, "group['name']")
+    return ZarrSource(node, str(node.store_path))
+
+
+def _of_group(group: Any, name: Any, example: str) -> DataError:
+    names = sorted(name for name, _ in group.arrays())
+    return DataError(f"{name} is a group that holds {', '.join(names) or 'no array'}: name one, as in {example}")
 
 
 def _is_zarr(path: Path) -> bool:
@@ -64,6 +75,6 @@ FORMAT = Format(
     understands="Zarr arrays, version 2 or 3 (group.zarr::name of an array)",
     is_path=_is_zarr,
     open_path=open_zarr,
-    is_object=lambda thing: is_a(thing, "zarr", "Array"),
-    open_object=lambda thing: ZarrSource(thing, str(thing.store_path)),
+    is_object=lambda thing: is_a(thing, "zarr", "Array", "Group"),
+    open_object=open_node,
 )
