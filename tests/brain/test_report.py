@@ -1,14 +1,17 @@
 """The report of an atlas: what it shows, and that a browser shows it."""
 
 import re
+import shutil
 
 import nibabel
 import numpy as np
 import pytest
 
+from terafactor import load_model, report_runs, train
 from terafactor.brain import BrainDictionaryLearning
 from terafactor.brain.drawing import map_pixels, outline_figure
 from terafactor.brain.panels import SeriesPanel
+from terafactor.data.packed import PackedSource
 from terafactor.errors import DataError
 from terafactor.testing import make_story
 
@@ -63,6 +66,34 @@ def test_images_that_are_gone_are_said(atlas, tmp_path, caplog):
 def test_the_series_of_a_single_volume_have_no_spread():
     drawn = SeriesPanel("short", np.array([[3e20, 0.0]], np.float32)).draw(make_story())
     assert "short: the first 2 maps" in drawn
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_reports_do_not_change_the_atlas(study, tmp_path, packed):
+    options = {"batch_size": 20, "n_epochs": 1, "store": tmp_path / "store" if packed else False, "random_state": 0}
+    atlas = BrainDictionaryLearning(3, **options).fit(study.images[:2])
+    before = dict(vars(atlas))
+    for images in (study.images[:2], study.images[2:]):  # of which another mask would be computed
+        page = atlas.report(tmp_path / "report.html", {"images": images}).read_text()
+        assert "Series of an example run" in page
+    assert all(vars(atlas)[name] is value for name, value in before.items())
+    atlas.save(tmp_path / "model")
+    shown = load_model(tmp_path / "model")._rows_to_show({"images": study.images[:2]})
+    assert isinstance(shown, PackedSource) == packed
+
+
+def test_images_that_changed_since_the_run_leave_its_mask(study, tmp_path):
+    image = tmp_path / "run_bold.nii.gz"
+    shutil.copy(study.images[0], image)
+    atlas = BrainDictionaryLearning(3, batch_size=20, n_epochs=1, store=False, random_state=0)
+    train(atlas, {"images": [str(image)]}, tmp_path / "run")
+    shrunk = nibabel.load(image)
+    values = shrunk.get_fdata(dtype=np.float32)
+    values[: len(values) // 2] = 0
+    nibabel.Nifti1Image(values, shrunk.affine).to_filename(image)
+    page = report_runs(tmp_path / "run").read_text()
+    assert "other data than the run learned from" in page
+    assert "Outlines of 3 maps" in page
 
 
 def test_outlines_are_at_half_the_maximum():

@@ -21,7 +21,7 @@ from terafactor.brain import maps
 from terafactor.brain.find import find_images
 from terafactor.brain.images import ImagesSource
 from terafactor.brain.kinds import masker_options
-from terafactor.brain.preparation import masked_images
+from terafactor.brain.preparation import masked_images, stored_images
 from terafactor.brain.reporting import AtlasReporting
 from terafactor.brain.training import AtlasTraining
 from terafactor.data import MatrixSource
@@ -293,7 +293,7 @@ class BrainDictionaryLearning(AtlasTraining, AtlasReporting, TransformerMixin, B
         if isinstance(X, MatrixSource):
             return X
         if isinstance(X, Mapping):  # what a run learned from
-            return self.open_data(X)
+            return stored_images(self._fitted_source(X["images"], X.get("confounds")), self.store)
         return self._fitted_source(X, None)
 
     def _description(self) -> dict[str, Any]:

@@ -93,6 +93,14 @@ def packed_images(
     return packed
 
 
+def stored_images(source: ImagesSource, store: Any) -> MatrixSource:
+    """Return the same rows from a packed store if it is there and holds them, else the source; nothing is written."""
+    if not store or not os.path.lexists(store):
+        return source
+    packed = PackedSource(Path(store))
+    return packed if packed.fingerprint == fingerprint(source) else source
+
+
 def _kept_store(source: ImagesSource, store: Path, block_rows: int, n_threads: int, show: bool) -> MatrixSource:
     if not os.path.lexists(store):
         _pack(source, store, block_rows, n_threads, show)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ def _rows(estimator: Any, config: dict[str, Any]) -> tuple[Any, str | None]:
     if source is None:
         return None, f"The data was in memory and is not at hand, so {lacking}."
     try:
-        data = estimator.open_data(source)
+        data = copy(estimator).open_data(source)  # what it sets may not fit the model, if the data is another by now
         found = estimator.describe_data(data).get("fingerprint")
         if found != config["data"].get("fingerprint"):
             raise DataError("it is other data than the run learned from")
