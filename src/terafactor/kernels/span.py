@@ -20,22 +20,29 @@ from terafactor.kernels._jit import jit
 from terafactor.kernels._rows import add_to_rows, add_up_rows
 from terafactor.kernels.atoms import least_curvature
 
-ONE = np.uint64(1)
+ONE, FOUR = np.uint64(1), np.uint64(4)
 
 PANEL = 1024
 """Features whose atoms and statistics are made at once, in the caches; divides ``TILE``."""
 
 
 @jit
+def places_of(starts, rows, column, first, last):
+    """Return the places of the entries of a column that lie in rows from first to last."""
+    begin, end = starts[column], starts[column + 1]
+    while begin < end and rows[begin] < first:
+        begin += ONE
+    while begin < end and rows[end - ONE] >= last:
+        end -= ONE
+    return begin, end
+
+
+@jit
 def multiply_stored(starts, rows, entries, matrix, first, last, out):
     """``out += X matrix`` for rows from first to last. matrix (p, k), read once in order; out (m, k) in/out."""
     for feature in range(len(matrix)):
-        begin, end = np.int64(starts[feature]), np.int64(starts[feature + 1])
-        while begin < end and rows[begin] < first:
-            begin += 1
-        while begin < end and rows[end - 1] >= last:
-            end -= 1
-        add_to_rows(matrix, feature, rows, entries, begin, end, out)
+        begin, end = places_of(starts, rows, feature, first, last)
+        add_to_rows(matrix, feature, rows, entries, np.int64(begin), np.int64(end), out)
 
 
 @jit
@@ -43,23 +50,40 @@ def multiply_earlier_rows(starts, rows, entries, longest, first, last, out):
     """``out[i, j] += X[i] X[j]'`` for rows i from first to last and every j < i, and half of it for j = i.
 
     Columns of more than ``longest`` entries are left out. The cost is that of the pairs of entries that share a column,
-    of which sparse rows have few.
+    of which sparse rows have few. Four rows at a time: what they are multiplied with is looked up once for four.
     """
     half = entries.dtype.type(0.5)
-    for column in range(np.uint64(len(starts) - 1)):
-        begin, end = starts[column], starts[column + ONE]
-        if end - begin > longest:
+    for column in range(len(starts) - 1):
+        start = starts[column]
+        if starts[column + 1] - start > longest:
             continue
-        for place in range(begin, end):
-            i, entry = rows[place], entries[place]
-            if i < first:
-                continue
-            if i >= last:
-                break
-            products = out[i]
-            for other in range(begin, place):
+        begin, end = places_of(starts, rows, column, first, last)
+        place = begin
+        while place + FOUR <= end:
+            one, two, three = place + ONE, place + np.uint64(2), place + np.uint64(3)
+            e0, e1, e2, e3 = entries[place], entries[one], entries[two], entries[three]
+            row0, row1, row2 = rows[place], rows[one], rows[two]
+            out0, out1, out2, out3 = out[row0], out[row1], out[row2], out[rows[three]]
+            for other in range(start, place):
+                row, entry = rows[other], entries[other]
+                out0[row] += e0 * entry
+                out1[row] += e1 * entry
+                out2[row] += e2 * entry
+                out3[row] += e3 * entry
+            out1[row0] += e1 * e0
+            out2[row0] += e2 * e0
+            out2[row1] += e2 * e1
+            out3[row0] += e3 * e0
+            out3[row1] += e3 * e1
+            out3[row2] += e3 * e2
+            place += FOUR
+        for later in range(place, end):
+            products, entry = out[rows[later]], entries[later]
+            for other in range(start, later):
                 products[rows[other]] += entry * entries[other]
-            products[i] += half * entry * entry
+        for place in range(begin, end):
+            row, entry = rows[place], entries[place]
+            out[row, row] += half * entry * entry
 
 
 @jit
