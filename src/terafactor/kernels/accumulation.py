@@ -24,6 +24,9 @@ from terafactor.kernels._prefetch import prefetch_rows
 from terafactor.kernels._rows import blend_rows
 from terafactor.kernels._transpose import SIDE, transpose_square
 
+PANEL = 1024
+"""Features whose sums over a batch are made together; divides ``TILE``."""
+
 GROUP = 32
 """Features that are blended before they are gathered, while they are at hand."""
 
@@ -211,16 +214,6 @@ def blend_sparse_product(codes, values, keep, take, start, stop, out):
 
 
 @jit
-def multiply_features(gemm, codes, values, start, stop, out):
-    """``out = values.T @ codes`` from feature start to stop. codes (b, k), values (b, s), out (s, k)."""
-    n_rows, n_components = codes.shape
-    transposed_product(
-        gemm, stop - start, n_components, n_rows, values, start, values.shape[1], codes, 0, n_components,
-        out, start * n_components, n_components,
-    )  # fmt: skip
-
-
-@jit
 def code_sums(syrk, codes, precise, gram, used):
     """Put ``codes.T @ codes`` in ``gram``, and in ``used`` where a column is not zero; return sums of |a| and of a^2.
 
@@ -295,12 +288,28 @@ def blend_features(matrix, columns, sums, keep, take, start, stop):
 
 
 @jit
-def blend_and_gather(matrix, columns, sums, keep, take, start, stop, out):
-    """:func:`blend_features`, and :func:`gather_features` of the result, some features at a time."""
-    for first in range(start, stop, GROUP):
-        last = min(first + GROUP, stop)
-        blend_features(matrix, columns, sums, keep, take, first, last)
-        gather_features(matrix, columns, first, last, out)
+def blend_product_at(gemm, codes, values, matrix, columns, keep, take, start, stop, out):
+    """``matrix = keep * matrix + take * (values.T @ codes)`` at some features of it, and gather the result in ``out``.
+
+    gemm: address of BLAS; codes (b, k), values (b, s); matrix (p, k) in/out: transposed; columns, keep, take (s,);
+    out (k, s), from feature start to stop. Some features at a time, while they are at hand.
+    """
+    n_rows, n_components = codes.shape
+    sums = np.empty((PANEL, n_components), values.dtype)
+    for panel in range(start, stop, PANEL):
+        end = min(panel + PANEL, stop)
+        transposed_product(
+            gemm, end - panel, n_components, n_rows, values, panel, values.shape[1], codes, 0, n_components,
+            sums, 0, n_components,
+        )  # fmt: skip
+        for first in range(panel, end, GROUP):
+            last = min(first + GROUP, end)
+            for i in range(first, last):
+                entries, totals = matrix[columns[i]], sums[i - panel]
+                old, new = keep[i], take[i]
+                for j in range(len(entries)):
+                    entries[j] = old * entries[j] + new * totals[j]
+            gather_features(matrix, columns, first, last, out)
 
 
 @jit

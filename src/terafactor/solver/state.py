@@ -17,14 +17,13 @@ from terafactor.kernels.accumulation import (
     absorb_code_sums,
     batch_weights,
     blend,
-    blend_and_gather,
     blend_features,
     blend_product,
+    blend_product_at,
     blend_sparse_product,
     code_sums,
     gather_columns,
     gather_features,
-    multiply_features,
     scatter_columns,
     scatter_features,
 )
@@ -198,21 +197,18 @@ class Product:
     """(b, s)."""
 
     out: Array
-    """Where it goes (k, s), each atom or each feature contiguous."""
+    """Where it goes (k, s), each atom contiguous."""
 
     @classmethod
-    def of(cls, codes: Array, values: Array, *, by_feature: bool) -> Product:
+    def of(cls, codes: Array, values: Array) -> Product:
         """Return a product that is not made yet."""
-        shape, order = (codes.shape[1], values.shape[1]), "F" if by_feature else "C"
-        return cls(codes, values, np.empty(shape, values.dtype, order))  # type: ignore[call-overload]
+        return cls(codes, values, np.empty((codes.shape[1], values.shape[1]), values.dtype))
 
     def fill(self) -> Part:
         """Return what makes it."""
         codes, values, out, dtype = self.codes, self.values, self.out, self.values.dtype
         gemm, zero = address("gemm", dtype), dtype.type(0)
-        if out.flags.c_contiguous:
-            return lambda start, stop: blend_product(gemm, codes, values, zero, start, stop, out)
-        return lambda start, stop: multiply_features(gemm, codes, values, start, stop, out.T)
+        return lambda start, stop: blend_product(gemm, codes, values, zero, start, stop, out)
 
     def blend_into(self, matrix: Array, keep: Array, take: Array) -> Part:
         """Return what does ``matrix = keep * matrix + take * product``, without making the product if that can be.
@@ -226,6 +222,16 @@ class Product:
             return in_turn(self.fill(), partial(blend, matrix, self.out, keep, take))
         gemm, scaled = address("gemm", values.dtype), codes * take[0]
         return lambda start, stop: blend_product(gemm, scaled, values, keep[0], start, stop, matrix)
+
+    def blend_at(self, matrix: Array, columns: Indices, keep: Array, take: Array, out: Array) -> Part:
+        """Return what does the same at some ``columns`` (s,), and puts them in ``out`` (k, s), each atom contiguous.
+
+        matrix (k, p), each feature contiguous. The product is not made.
+        """
+        codes, values, gemm = self.codes, self.values, address("gemm", self.values.dtype)
+        return lambda start, stop: blend_product_at(
+            gemm, codes, values, matrix.T, columns, keep, take, start, stop, out
+        )
 
 
 @dataclass(frozen=True)
@@ -254,7 +260,7 @@ class BatchSums(CodeSums):
         n_rows = len(values) if batch.observed is None else int(batch.observed.any(axis=1).sum())
         if feature_rows is None:
             feature_rows = np.full(values.shape[1], n_rows)
-        product = Product.of(codes, values, by_feature=columns is not None)
+        product = Product.of(codes, values)
         others = {"columns": columns, "feature_rows": feature_rows, "data_code": product.out}
         return cls.of_codes(codes, n_rows, penalty, **others), product
 
@@ -347,15 +353,10 @@ def absorb(
             return state.data_code, whole
         executor.over_features(whole, len(chosen))
         return observed(state.data_code, columns)
-    matrix, totals, before = state.data_code.T, sums.data_code.T, product.fill()
-    if not totals.flags.c_contiguous:
-        executor.over_features(before, len(chosen))
-        before, totals = nothing, np.ascontiguousarray(totals)
-    if sums.columns is not columns or by_atom:
-        some = in_turn(before, lambda start, stop: blend_features(matrix, chosen, totals, keep, take, start, stop))
-        executor.over_features(some, len(chosen))
-        return observed(state.data_code, columns)
-    out = np.empty((len(state.data_code), len(chosen)), matrix.dtype)
-    return out, in_turn(
-        before, lambda start, stop: blend_and_gather(matrix, chosen, totals, keep, take, start, stop, out)
-    )
+    if sums.columns is columns and not by_atom:
+        out = np.empty((len(state.data_code), len(chosen)), state.data_code.dtype)
+        return out, product.blend_at(state.data_code, chosen, keep, take, out)
+    executor.over_features(product.fill(), len(chosen))
+    matrix, totals = state.data_code.T, np.ascontiguousarray(sums.data_code.T)
+    executor.over_features(partial(blend_features, matrix, chosen, totals, keep, take), len(chosen))
+    return observed(state.data_code, columns)
