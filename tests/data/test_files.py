@@ -495,7 +495,8 @@ def test_variables_of_annotated_data_are_told_by_name(tmp_path):
 def test_text_with_or_without_names(tmp_path, separator, named):
     lines = [["a", "b", "c"]] * named + [["1", "2.5", "NA"], ["-3", "", "1e-3"]]
     path = tmp_path / "table.tsv"
-    path.write_text("\ufeff" + "\r\n".join(separator.join(line) for line in lines) + "\r\n", encoding="utf-8")
+    text = "\r\n\r\n".join(separator.join(line) for line in lines)  # blank lines do not count
+    path.write_text(f"\ufeff{text}\r\n\r\n", encoding="utf-8", newline="")
     source = open_source(path)
     assert source.feature_names == (["a", "b", "c"] if named else None)
     np.testing.assert_array_equal(source.read(np.arange(2)), [[1, 2.5, np.nan], [-3, np.nan, 1e-3]])
@@ -526,6 +527,17 @@ def test_text_that_is_no_matrix(tmp_path, content, message):
     (tmp_path / "t.csv").write_bytes(content)
     with pytest.raises(DataError, match=message):
         open_source(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda raw: raw[:-20], lambda raw: raw[:40] + b"\xff" * 40 + raw[80:], lambda raw: b"1"]
+)
+def test_damaged_compressed_text(tmp_path, damage):
+    np.savetxt(tmp_path / "X.csv.gz", values(), delimiter=",")
+    path = tmp_path / "X.csv.gz"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(DataError, match=r"X\.csv\.gz cannot be read as lines of numbers"):
+        open_source(path)
 
 
 def test_a_fit_to_text(tmp_path):

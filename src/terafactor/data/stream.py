@@ -92,12 +92,11 @@ class _Visit:
 class BatchStream:
     """Batches of rows of a source, each with its mask. Batch number i is a pure function of the parameters and i.
 
-    Every epoch visits every row once, in an order drawn from (seed, epoch): the row blocks of each record are
-    shuffled and cut into batches, then the batches of all records are shuffled. Where several batches make up a block
-    of rows, or a few blocks, these are read once, their rows are shuffled, and the batches follow each other and share
-    a mask if masks go by record. Rows that are not
-    in memory are read ahead by other threads, which changes nothing but the time. Where records are read as a whole,
-    all batches of one follow each other, each with its mask.
+    Every epoch visits every row once, in an order drawn from (seed, epoch): the row blocks of each record are shuffled
+    and cut into batches, then the batches of all records are shuffled. Where several batches make up a block of rows,
+    or a few blocks, these are read once, their rows are shuffled, and the batches follow each other and share a mask if
+    masks go by record. Rows that are not in memory are read ahead by other threads, which changes nothing but the time.
+    Where records are read as a whole, all batches of one follow each other, each with its mask.
 
     Parameters
     ----------

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import re
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +15,9 @@ from terafactor.errors import DataError
 
 SEPARATORS = ",;\t|"
 """What may stand between two numbers."""
+
+BLANK = re.compile(rb"\n[ \r\n]*\n")
+"""Lines with nothing on them, from the end of the line before them to their own; tabs part missing numbers."""
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null")
 """What stands for a number that is missing."""
@@ -27,13 +32,15 @@ def open_text(path: Path, inside: str | None = None, *, columns: Sequence[str] |
     refuse_inside(path, inside)
     polars = require("polars", extra="tables", purpose=f"reading {path}")
     try:
-        first = _first_line(path)
+        stored = path.read_bytes()
+        content = _without_blank_lines(gzip.decompress(stored) if path.suffix == ".gz" else stored)
+        first = content.partition(b"\n")[0].decode("utf-8-sig").rstrip("\r")
         separator = max(SEPARATORS, key=first.count)
         named = not all(map(_is_number, first.split(separator)))
         frame = polars.read_csv(
-            path, separator=separator, has_header=named, infer_schema_length=None, null_values=list(MISSING)
+            content, separator=separator, has_header=named, infer_schema_length=None, null_values=list(MISSING)
         )
-    except (polars.exceptions.PolarsError, OSError, EOFError, UnicodeDecodeError) as error:
+    except (polars.exceptions.PolarsError, OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read as lines of numbers in UTF-8: {error}") from error
     source = FrameSource(frame, str(path), columns)
     if not named:
@@ -41,9 +48,9 @@ def open_text(path: Path, inside: str | None = None, *, columns: Sequence[str] |
     return source
 
 
-def _first_line(path: Path) -> str:
-    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig") as lines:
-        return lines.readline().rstrip("\r\n")
+def _without_blank_lines(content: bytes) -> bytes:
+    """Return the content of a file but for lines with nothing on them."""
+    return BLANK.sub(b"\n", b"\n" + content + b"\n")[1:]
 
 
 def _is_number(field: str) -> bool:

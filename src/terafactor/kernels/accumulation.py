@@ -25,7 +25,7 @@ from terafactor.kernels._rows import blend_rows
 from terafactor.kernels._transpose import SIDE, transpose_square
 
 PANEL = 1024
-"""Features whose sums over a batch are made together; divides ``TILE``."""
+"""Features of which a matrix is made at once, in the caches, before it is put where it belongs; divides ``TILE``."""
 
 GROUP = 32
 """Features that are blended before they are gathered, while they are at hand."""
@@ -278,10 +278,13 @@ def blend(matrix, sums, keep, take, start, stop):
 
 
 @jit
-def blend_features(matrix, columns, sums, keep, take, start, stop):
-    """:func:`blend` at some features of a transposed matrix. matrix (p, k) in/out, sums (s, k), others (s,)."""
+def blend_features(matrix, columns, sums, keep, take, start, stop, first=0):
+    """:func:`blend` at some features of a transposed matrix.
+
+    matrix (p, k) in/out; columns, keep, take (s,); sums (n, k): of the columns from ``first`` on.
+    """
     for i in range(start, stop):
-        entries, totals = matrix[columns[i]], sums[i]
+        entries, totals = matrix[columns[i]], sums[i - first]
         old, new = keep[i], take[i]
         for j in range(len(entries)):
             entries[j] = old * entries[j] + new * totals[j]
@@ -304,11 +307,7 @@ def blend_product_at(gemm, codes, values, matrix, columns, keep, take, start, st
         )  # fmt: skip
         for first in range(panel, end, GROUP):
             last = min(first + GROUP, end)
-            for i in range(first, last):
-                entries, totals = matrix[columns[i]], sums[i - panel]
-                old, new = keep[i], take[i]
-                for j in range(len(entries)):
-                    entries[j] = old * entries[j] + new * totals[j]
+            blend_features(matrix, columns, sums, keep, take, first, last, panel)
             gather_features(matrix, columns, first, last, out)
 
 

@@ -18,12 +18,10 @@ from terafactor.kernels._blas import (
 )
 from terafactor.kernels._jit import jit
 from terafactor.kernels._rows import add_to_rows, add_up_rows
+from terafactor.kernels.accumulation import PANEL
 from terafactor.kernels.atoms import least_curvature
 
 ONE, FOUR = np.uint64(1), np.uint64(4)
-
-PANEL = 1024
-"""Features whose atoms and statistics are made at once, in the caches; divides ``TILE``."""
 
 
 @jit
