@@ -17,11 +17,11 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
-from scipy.linalg import cython_blas
+from scipy.linalg import cython_blas, cython_lapack
 from threadpoolctl import threadpool_info
 
 from terafactor.kernels._jit import jit
-from terafactor.kernels._registers import data_of
+from terafactor.kernels._registers import NUMBER, data_of
 
 CHAR = ir.IntType(8)
 
@@ -31,7 +31,7 @@ OURS = re.compile(r"[\\/](numpy|scipy)(\.libs)?[\\/]")
 
 @cache
 def address(routine: str, dtype: np.dtype[Any]) -> int:
-    """Return where a routine of BLAS ("gemm", "syrk") lies in memory, for float32 or float64.
+    """Return where a routine ("gemm", "syrk", "trsm", and "potrf" of LAPACK) lies in memory, for float32 or float64.
 
     NumPy and SciPy each bring an OpenBLAS of their own, and on thin matrices one release can be half as fast again as
     another: the newest one loaded is taken. SciPy's interface is what remains with any other BLAS.
@@ -57,8 +57,8 @@ def _openblas_libraries() -> list[ctypes.CDLL]:
 
 
 def _scipy_address(name: str) -> int:
-    """Return the address of a routine in the BLAS that SciPy uses."""
-    capsule = cython_blas.__pyx_capi__[name]
+    """Return the address of a routine in the BLAS, or LAPACK, that SciPy uses."""
+    capsule = (cython_blas.__pyx_capi__ | cython_lapack.__pyx_capi__)[name]
     label = ctypes.pythonapi.PyCapsule_GetName
     label.restype, label.argtypes = ctypes.c_char_p, [ctypes.py_object]
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -127,8 +127,40 @@ def _syrk(typing, function, triangle, trans, n, k, a, at_a, lda, c, at_c, ldc):
     return signature, codegen
 
 
+@intrinsic
+def _trsm(typing, function, side, triangle, trans, diagonal, m, n, a, lda, b, ldb):
+    """Column-major ``op(a) x = b`` with a triangular matrix, x in place of b; codes of letters as in BLAS."""
+
+    def codegen(context, builder, signature, args):
+        function, side, triangle, trans, diagonal, m, n, _, lda, _, ldb = args
+        pointers = data_of(context, builder, signature, args, 7, 9)
+        one = ir.Constant(context.get_value_type(signature.args[7].dtype), 1.0)
+        letters = [builder.trunc(letter, CHAR) for letter in (side, triangle, trans, diagonal)]
+        return _call(context, builder, function, letters, [m, n, lda, ldb], [one], pointers, "cccciisaiai")
+
+    integer = types.int64
+    signature = types.void(integer, integer, integer, integer, integer, integer, integer, a, integer, b, integer)
+    return signature, codegen
+
+
+@intrinsic
+def _potrf(typing, function, triangle, n, a, lda):
+    """Column-major Cholesky factor of a, in its place; returns zero if there is one."""
+
+    def codegen(context, builder, signature, args):
+        function, triangle, n, _, lda = args
+        (pointer,) = data_of(context, builder, signature, args, 3)
+        failed = cgutils.alloca_once_value(builder, ir.Constant(NUMBER, 0))
+        letters = [builder.trunc(triangle, CHAR)]
+        _call(context, builder, function, letters, [n, lda], [], [pointer, failed], "ciaia")
+        return builder.load(failed)
+
+    integer = types.int64
+    return integer(integer, integer, integer, a, integer), codegen
+
+
 N, T = ord("N"), ord("T")
-UPPER, LOWER = ord("U"), ord("L")
+UPPER, LOWER, LEFT = ord("U"), ord("L"), ord("L")
 
 
 @jit
@@ -186,3 +218,17 @@ def transposed_square(syrk, n, k, a, at_a, lda, c, at_c, ldc):
 def transposed_square_upper(syrk, n, k, a, at_a, lda, c, at_c, ldc):
     """``c = a.T @ a``, (k, n), row-major; only the upper triangle of c is written."""
     _syrk(syrk, LOWER, N, n, k, a, at_a, lda, c, at_c, ldc)
+
+
+@jit
+def factorize(potrf, a):
+    """Put in the lower triangle of ``a`` (k, k) the L of ``a = L L'``; return whether there is one."""
+    return _potrf(potrf, UPPER, len(a), a, len(a)) == 0
+
+
+@jit
+def solve_rows(trsm, factor, rows):
+    """Put in ``rows`` (b, k) what gives them when multiplied by ``L L'``. factor (k, k): of :func:`factorize`."""
+    n_rows, k = rows.shape
+    _trsm(trsm, LEFT, UPPER, T, N, k, n_rows, factor, k, rows, k)
+    _trsm(trsm, LEFT, UPPER, N, N, k, n_rows, factor, k, rows, k)

@@ -10,7 +10,11 @@ import numpy as np
 from scipy import linalg
 
 from terafactor._typing import Array
+from terafactor.kernels._blas import address, factorize, product, solve_rows
 from terafactor.kernels._jit import jit
+from terafactor.kernels._lanes import add_multiple
+
+FLOAT64 = np.dtype(np.float64)
 
 SINGULAR = 1e-12
 """Ratio of eigenvalues (or squared pivots) below which a Gram matrix counts as singular."""
@@ -20,6 +24,15 @@ ROUNDING = 4
 
 ALIKE = 1e-3
 """Ratio of squared pivots below which atoms resemble each other too much to tell the signs of their codes."""
+
+FEW_PRODUCTS = 2**13
+"""Rows times squared number of atoms up to which coordinate descent from zero is as fast as to look for a start."""
+
+WEAK_PENALTY = 0.2
+"""Share of the mean absolute correlation up to which an l1 term leaves most codes nonzero."""
+
+SMALL = 64
+"""Atoms up to which an inverse of our own is faster than a factorization and solutions by LAPACK."""
 
 PATIENCE = 64
 """Passes of coordinate descent after which the nonzero codes are solved for at once."""
@@ -34,44 +47,134 @@ def ridge_codes(gram: Array, correlations: Array, l2: float) -> Array:
     gram (k, k), correlations (b, k), both float64. A singular system (l2 = 0 and dependent atoms, or an atom without
     observed entries) gets its solution of least norm.
     """
-    system = _with_ridge(gram, l2)
-    factor, codes, failed = linalg.lapack.dposv(system, correlations.T, lower=True)
-    # A factorization can pass on a matrix that is singular to working precision, with codes that blow up.
-    if failed or _nearly_singular(factor, SINGULAR):
-        codes = linalg.lstsq(system, correlations.T, cond=SINGULAR, check_finite=False)[0]
-    return np.ascontiguousarray(codes.T)
+    system, codes = with_ridge(gram, l2), correlations.copy()
+    if not solve_together(*_solvers(), system.copy(), codes):
+        codes = linalg.lstsq(system, correlations.T, cond=SINGULAR, check_finite=False)[0].T
+    return np.ascontiguousarray(codes)
 
 
-def dense_start(gram: Array, correlations: Array, l1: float, l2: float) -> Array:
-    """Return where coordinate descent finds few codes to change, when few of them are zero. Arguments as above.
+def elastic_net_start(gram: Array, correlations: Array, l1: float, l2: float, *, dense: bool) -> tuple[Array, Array]:
+    """Return codes (b, k) for coordinate descent to start from, and what they leave, ``correlations - codes gram``.
 
-    Were the signs s of all codes known, and none zero, codes would solve ``a (D D' + l2) = x D' - l1 s``. Here s are
-    the signs without an l1 term, and codes that turn out to have another sign are set to zero. Atoms that resemble each
-    other would have codes of either sign and any size: there the start is zero.
+    Arguments as above. dense: there may be few zeros among the codes, and either sign; otherwise they start from zero.
     """
-    factor, codes, failed = linalg.lapack.dposv(_with_ridge(gram, l2), correlations.T, lower=True)
-    if failed or _nearly_singular(factor, ALIKE):
-        return np.zeros(correlations.shape)
-    signs = np.sign(codes)
-    codes, _ = linalg.lapack.dpotrs(factor, correlations.T - l1 * signs, lower=True)
-    return np.ascontiguousarray(np.where(codes * signs > 0, codes, 0.0).T)
+    codes, gradients = np.zeros(correlations.shape), correlations.copy()
+    if dense and codes.size * len(gram) > FEW_PRODUCTS:
+        start_dense(*_solvers(), address("gemm", FLOAT64), gram, correlations, l1, l2, codes, gradients)
+    return codes, gradients
 
 
 def is_definite(gram: Array, l2: float) -> bool:
     """Whether ``gram + l2`` (k, k) is positive definite, so that every row has codes that are optimal."""
-    _, failed = linalg.lapack.dpotrf(_with_ridge(gram, l2), lower=True)
-    return not failed
+    return bool(factorize(address("potrf", FLOAT64), with_ridge(gram, l2)))
 
 
-def _with_ridge(gram: Array, l2: float) -> Array:
+def _solvers() -> tuple[int, int]:
+    return address("potrf", FLOAT64), address("trsm", FLOAT64)
+
+
+@jit
+def with_ridge(gram, l2):
+    """Return ``gram + l2``, the latter on the diagonal."""
     system = gram.copy()
-    system.reshape(-1)[:: len(gram) + 1] += l2
+    for j in range(len(gram)):
+        system[j, j] += l2
     return system
 
 
-def _nearly_singular(factor: Array, ratio: float) -> bool:
-    pivots = factor.diagonal()  # all positive, or the factorization would have failed
-    return bool(pivots.min() ** 2 < ratio * pivots.max() ** 2)
+@jit
+def pivots_of(potrf, system):
+    """Put the Cholesky factor of ``system`` (k, k) in its place; return the ratio of squared pivots, at the worst.
+
+    It is zero where there is no factor. One that is there can be that of a matrix singular to working precision.
+    """
+    if not factorize(potrf, system):
+        return 0.0
+    least, most = system[0, 0], system[0, 0]
+    for j in range(1, len(system)):
+        least, most = min(least, system[j, j]), max(most, system[j, j])
+    return (least / most) ** 2
+
+
+@jit
+def invert(system):
+    """Put the inverse of a positive definite ``system`` (k, k) in its place; return as :func:`pivots_of` does.
+
+    By the method of Gauss and Jordan, whose pivots are the squares of Cholesky's.
+    """
+    k = len(system)
+    least, most = np.inf, 0.0
+    for j in range(k):
+        pivot = system[j, j]
+        least, most = min(least, pivot), max(most, pivot)
+        if pivot <= 0.0:
+            return 0.0
+        for i in range(k):
+            if i != j:
+                share = -system[i, j] / pivot
+                add_multiple(system, i, share, system, j)
+                system[i, j] = share
+        for i in range(k):
+            system[j, i] /= pivot
+        system[j, j] = 1.0 / pivot
+    return least / most
+
+
+@jit
+def solve_together(potrf, trsm, system, rows):
+    """Solve ``a system = row`` for all ``rows`` (b, k), in place; tell whether that could be done.
+
+    potrf, trsm: addresses; system (k, k), overwritten.
+    """
+    if pivots_of(potrf, system) < SINGULAR:
+        return False
+    solve_rows(trsm, system, rows)
+    return True
+
+
+@jit
+def solve_few(trsm, gemm, inverted, system, rows, out):
+    """Put in ``out`` (b, k) what solves ``a system = row`` for all ``rows`` (b, k), by its inverse or its factor."""
+    if inverted:
+        n_rows, k = rows.shape
+        product(gemm, n_rows, k, k, rows, 0, k, system, 0, k, out, 0, k)
+    else:
+        out[:] = rows
+        solve_rows(trsm, system, out)
+
+
+@jit
+def start_dense(potrf, trsm, gemm, gram, correlations, l1, l2, codes, gradients):
+    """Put in ``codes`` (b, k) where coordinate descent finds few of them to change, when few of them are zero.
+
+    potrf, trsm, gemm: addresses; gram (k, k), correlations (b, k); gradients (b, k) out: what the codes leave. Were the
+    signs s of all codes known, and none zero, codes would solve ``a (D D' + l2) = x D' - l1 s``. Here s are the signs
+    without an l1 term, and codes that turn out to have another sign are set to zero. Atoms that resemble each other
+    would have codes of either sign and any size, and a strong l1 term leaves few codes: there nothing is done.
+    """
+    n_rows, k = correlations.shape
+    total = 0.0
+    for i in range(n_rows):
+        for j in range(k):
+            total += abs(correlations[i, j])
+    if l1 * codes.size > WEAK_PENALTY * total:
+        return
+    system, inverted = with_ridge(gram, l2), k <= SMALL
+    if (invert(system) if inverted else pivots_of(potrf, system)) < ALIKE:
+        return
+    start, shifted = np.empty((n_rows, k)), np.empty((n_rows, k))
+    solve_few(trsm, gemm, inverted, system, correlations, start)
+    for i in range(n_rows):
+        for j in range(k):
+            shifted[i, j] = correlations[i, j] - np.copysign(l1, start[i, j])
+    solve_few(trsm, gemm, inverted, system, shifted, codes)
+    for i in range(n_rows):
+        for j in range(k):
+            codes[i, j] = codes[i, j] if codes[i, j] * start[i, j] > 0.0 else 0.0
+    product(gemm, n_rows, k, k, codes, 0, k, gram, 0, k, shifted, 0, k)
+    for i in range(n_rows):
+        for j in range(k):
+            gradients[i, j] = correlations[i, j] - shifted[i, j]
 
 
 @jit
@@ -207,13 +310,13 @@ def solve_nonzero(gram, correlations, l1, l2, code):
 def descend_row(gram, correlations, l1, l2, positive, tolerance, max_passes, code, gradient):
     """Code one row by coordinate descent; return whether it stopped before it converged.
 
-    gram (k, k), correlations (k,); code (k,) in/out, the starting point; gradient (k,): scratch. The row is done when
-    every violation of the optimality conditions is below ``tolerance`` times its largest correlation. Passes over the
-    active coordinates alternate with passes over all, since most coordinates of a sparse code stay at zero. When they
-    get many, :func:`solve_nonzero` helps out, for :data:`SHARE` times the multiplications that they took.
+    gram (k, k), correlations (k,); code (k,) in/out, the starting point, and gradient (k,) in/out, what it leaves,
+    ``x D' - a D D'``. The row is done when every violation of the optimality conditions is below ``tolerance`` times
+    its largest correlation. Passes over the active coordinates alternate with passes over all, since most coordinates
+    of a sparse code stay at zero. When they get many, :func:`solve_nonzero` helps out, for :data:`SHARE` times the
+    multiplications that they took.
     """
     n_components = len(code)
-    subtract_products(gram, code, correlations, gradient)
     scale = 0.0
     for j in range(n_components):
         scale = max(scale, abs(correlations[j]))
@@ -243,14 +346,15 @@ def descend_row(gram, correlations, l1, l2, positive, tolerance, max_passes, cod
 
 
 @jit
-def elastic_net_codes(gram, correlations, l1, l2, positive, tolerance, max_passes, codes, unfinished):
-    """Code rows that share a Gram matrix.
+def elastic_net_codes(
+    gram, correlations, l1, l2, positive, tolerance, max_passes, start, stop, codes, gradients, unfinished
+):
+    """Code the rows from start to stop, which share a Gram matrix.
 
-    gram (k, k), correlations (b, k); codes (b, k) in/out, the starting point; unfinished (b,) out: rows that did not
-    converge.
+    gram (k, k), correlations (b, k); codes, gradients (b, k) in/out: of :func:`elastic_net_start`; unfinished (b,) out:
+    rows that did not converge.
     """
-    gradient = np.empty(gram.shape[0])
-    for row in range(len(codes)):
+    for row in range(start, stop):
         unfinished[row] = descend_row(
-            gram, correlations[row], l1, l2, positive, tolerance, max_passes, codes[row], gradient
+            gram, correlations[row], l1, l2, positive, tolerance, max_passes, codes[row], gradients[row]
         )

@@ -169,6 +169,7 @@ def code_rows(
                 gram[j, j] += l2
             solve_positive(gram, code, l2)
         else:
+            gradient[:] = correlations[row]
             unfinished[row] = descend_row(
                 gram, correlations[row], l1, l2, positive, tolerance, max_passes, code, gradient
             )

@@ -15,7 +15,7 @@ from terafactor._typing import Array, is_number
 from terafactor.errors import ParameterError
 from terafactor.kernels._blas import address
 from terafactor.kernels.accumulation import add_parts, correlate_tiles
-from terafactor.kernels.coding import dense_start, elastic_net_codes, least_ridge, ridge_codes
+from terafactor.kernels.coding import elastic_net_codes, elastic_net_start, least_ridge, ridge_codes
 from terafactor.kernels.missing import code_rows, exceptions
 from terafactor.problem.constraint import NormBall
 from terafactor.problem.penalty import ElasticNet
@@ -24,12 +24,6 @@ logger = logging.getLogger(__name__)
 
 MANY_PRODUCTS = 2**18
 """Rows times squared number of atoms above which coordinate descent is spread over threads."""
-
-FEW_PRODUCTS = 2**13
-"""Rows times squared number of atoms up to which coordinate descent from zero is as fast as to look for a start."""
-
-WEAK_PENALTY = 0.2
-"""Share of the mean absolute correlation up to which an l1 term leaves most codes nonzero."""
 
 
 @dataclass(frozen=True)
@@ -120,20 +114,17 @@ class Problem:
         l2 = max(l2, least_ridge(gram, precision))
         if l1 == 0 and not self.penalty.positive:
             return ridge_codes(gram, correlations, l2)
-        n_products = correlations.size * len(gram)
-        weak = n_products > FEW_PRODUCTS and l1 <= WEAK_PENALTY * np.abs(correlations).mean()
-        dense = weak and not self.penalty.positive
-        codes = dense_start(gram, correlations, l1, l2) if dense else np.zeros(correlations.shape)
+        codes, gradients = elastic_net_start(gram, correlations, l1, l2, dense=not self.penalty.positive)
         unfinished = np.zeros(len(codes), np.bool_)
 
         def code(start: int, stop: int) -> None:
             elastic_net_codes(
-                gram, correlations[start:stop], l1, l2, self.penalty.positive,
-                self.code_tolerance, self.max_passes, codes[start:stop], unfinished[start:stop],
+                gram, correlations, l1, l2, self.penalty.positive, self.code_tolerance, self.max_passes,
+                start, stop, codes, gradients, unfinished,
             )  # fmt: skip
 
         # Handing a few short rows to another thread takes longer than coding them.
-        executor.split(code, len(codes)) if n_products > MANY_PRODUCTS else code(0, len(codes))
+        executor.split(code, len(codes)) if codes.size * len(gram) > MANY_PRODUCTS else code(0, len(codes))
         self._report(unfinished)
         return codes
 
