@@ -6,10 +6,13 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
+import numpy as np
+
 from terafactor._random import Purpose, generator
 from terafactor._typing import Indices
 from terafactor.data.source import FeatureTiles, MatrixSource
 from terafactor.errors import ParameterError
+from terafactor.kernels.shuffle import shuffle
 
 
 class Masks:
@@ -129,7 +132,9 @@ def _part(length: int, n_parts: int, part: int) -> slice:
 @lru_cache(maxsize=2)
 def _permutation(length: int, seed: int, cycle: int) -> Indices:
     """Return the order of tiles in one cycle; the last ones are kept for fits that come in many short calls."""
-    return generator(seed, Purpose.MASKS, cycle).permutation(length)
+    order = np.arange(length)
+    shuffle(generator(seed, Purpose.MASKS, cycle).bit_generator.random_raw(length // 2 + 1).view(np.uint32), order)
+    return order
 
 
 @lru_cache(maxsize=2**14)

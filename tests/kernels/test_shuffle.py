@@ -1,0 +1,34 @@
+"""Random orders: each as likely as the others, and a function of what was drawn."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from terafactor.kernels.shuffle import shuffle
+
+
+def shuffled(n, seed):
+    order = np.arange(n)
+    shuffle(np.random.default_rng(seed).integers(0, 2**32, n, dtype=np.uint32), order)
+    return order
+
+
+@pytest.mark.parametrize("n", [1, 2, 1000])
+def test_keeps_every_number(n):
+    np.testing.assert_array_equal(np.sort(shuffled(n, 0)), np.arange(n))
+
+
+def test_every_order_is_as_likely():
+    counts = dict.fromkeys(itertools.permutations(range(4)), 0)
+    for seed in range(4800):
+        counts[tuple(shuffled(4, seed).tolist())] += 1
+    expected = 4800 / len(counts)
+    distance = sum((count - expected) ** 2 / expected for count in counts.values())  # chi squared, 23 degrees
+    assert distance < 45  # met by chance once in 250 times, if seeds were others
+
+
+def test_the_largest_draw_stays_inside():
+    order = np.arange(5)
+    shuffle(np.full(5, 2**32 - 1, np.uint32), order)
+    np.testing.assert_array_equal(order, np.arange(5))
