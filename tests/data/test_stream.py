@@ -158,13 +158,22 @@ def test_batches_hold_what_the_source_has(reduction, whole_rows):
         np.testing.assert_array_equal(batch.values, source.read(batch.rows, batch.columns))
         if reduction == 1:
             assert batch.columns is None
-            assert batch.full_values is None
+            assert batch.whole is None
         else:
             np.testing.assert_array_equal(batch.columns, stream.masks.mask(2 + number))
         if reduction > 1 and whole_rows:
-            np.testing.assert_array_equal(batch.full_values, source.read(batch.rows))
+            np.testing.assert_array_equal(batch.whole.together(), source.read(batch.rows))
         read = 6 if whole_rows or reduction == 1 else 2
         assert batch.n_bytes == len(batch.rows) * read * 8
+
+
+@pytest.mark.parametrize(("order", "in_place"), [("C", True), ("F", False)])
+def test_whole_rows_in_memory_stay_where_they_are(order, in_place):
+    array = np.asarray(np.arange(60.0).reshape(10, 6), order=order)
+    for batch in stream_of(ArraySource(array), 4, reduction=3, whole_rows=True).batches(0, 3):
+        assert (batch.whole.matrix is array) == in_place
+        np.testing.assert_array_equal(batch.whole.together(), array[batch.rows])
+        np.testing.assert_array_equal(batch.values, array[batch.rows][:, batch.columns])
 
 
 @pytest.mark.parametrize(
@@ -190,7 +199,7 @@ def test_batches_of_a_block_are_read_together_if_that_reads_less(height, reducti
         columns = stream.masks.mask(number)
         np.testing.assert_array_equal(batch.rows, stream.rows(number))
         np.testing.assert_array_equal(batch.values, source.base.read(batch.rows, columns))
-        assert (batch.full_values is not None) == (whole_rows and reduction > 1)
+        assert (batch.whole is not None) == (whole_rows and reduction > 1)
 
 
 def test_blocks_too_large_for_memory_are_read_batch_by_batch(monkeypatch):

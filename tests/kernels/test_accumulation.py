@@ -13,7 +13,6 @@ from terafactor.kernels.accumulation import (
     blend_product,
     blend_sparse_product,
     code_sums,
-    gather_columns,
     gather_features,
     gather_values,
     scatter_columns,
@@ -42,21 +41,19 @@ def test_gather_and_scatter(dtype, n_components, n_observed):
 def test_gather_values(order):
     random = np.random.default_rng(0)
     matrix = np.asarray(random.standard_normal((9, 30)), order=order)
-    rows, columns = np.array([7, 0, 3]), np.array([1, 2, 29])
-    out = np.empty((3, 3))
-    gather_values(matrix, rows, columns, 0, 3, out)
-    np.testing.assert_array_equal(out, matrix[np.ix_(rows, columns)])
-
-
-def test_gather_and_scatter_columns():
-    matrix, columns = np.random.default_rng(0).standard_normal((9, 30)), np.array([1, 2, 20, 29])
-    out = np.zeros((9, 4))
-    gather_columns(matrix, columns, 1, 3, out)
-    np.testing.assert_array_equal(out[:, 1:3], matrix[:, [2, 20]])
+    rows, columns = np.array([7, 0, 3, 8, 1, 0]), np.array([1, 2, 20, 29])
+    out = np.zeros((6, 4))
+    gather_values(matrix, rows, columns, 1, 3, out)
+    np.testing.assert_array_equal(out[:, 1:3], matrix[np.ix_(rows, [2, 20])])
     assert not out[:, [0, 3]].any()
+
+
+def test_scatter_columns():
+    matrix, columns = np.random.default_rng(0).standard_normal((9, 30)), np.array([1, 2, 20, 29])
     expected = matrix.copy()
-    expected[:, [2, 20]] = 7.0
-    scatter_columns(np.full((9, 4), 7.0), columns, 1, 3, matrix)
+    values = np.arange(36.0).reshape(9, 4)
+    expected[:, [2, 20]] = values[:, 1:3]
+    scatter_columns(values, columns, 1, 3, matrix)
     np.testing.assert_array_equal(matrix, expected)
 
 
@@ -90,14 +87,15 @@ def test_blend_product(dtype, keep):
     n_features = TILE + 70
     codes = (random.standard_normal((9, 4)) * (random.random((9, 4)) < 0.3)).astype(dtype)
     codes[:, 2] = 0
-    values = random.standard_normal((9, n_features)).astype(dtype)
+    matrix, numbers = random.standard_normal((20, n_features)).astype(dtype), random.permutation(20)[:9]
+    values = matrix[numbers]
     before = random.standard_normal((4, n_features)).astype(dtype) if keep else np.full((4, n_features), np.nan, dtype)
     expected = (keep * before if keep else 0) + codes.T @ values
     take = random.random(n_features).astype(dtype)
     dense, sparse, gemm = before.copy(), before.copy(), address("gemm", np.dtype(dtype))
     for start, stop in ((0, 30), (30, n_features)):
         blend_product(gemm, codes, values, dtype(keep), start, stop, dense)
-        blend_sparse_product(codes, values, np.full(n_features, keep, dtype), take, start, stop, sparse)
+        blend_sparse_product(codes, matrix, numbers, np.full(n_features, keep, dtype), take, start, stop, sparse)
     np.testing.assert_allclose(dense, expected, rtol=1e-5, atol=1e-6)
     kept = expected - codes.T @ values
     np.testing.assert_allclose(sparse, kept + take * (codes.T @ values), rtol=1e-5, atol=1e-6)

@@ -222,6 +222,17 @@ def test_codes_and_objective_do_not_depend_on_the_order_in_memory(X):
     )
 
 
+@pytest.mark.parametrize("alpha", [0.01, 2.0], ids=["dense codes", "sparse codes"])
+def test_rows_learned_from_in_place_give_the_same_bits_and_stay_as_they_are(X, alpha):
+    before, problem = X.copy(), Problem(alpha, ElasticNet(1.0), NormBall("l2"))
+    learned = [
+        solvers.fit(ArraySource(rows), problem, options(reduction=3.0, statistics="full", reseed_after=30))
+        for rows in (X, np.asfortranarray(X))
+    ]
+    assert_same_state(*learned)
+    np.testing.assert_array_equal(X, before)
+
+
 def test_a_state_of_another_precision_is_refused(X):
     problem = PROBLEMS[0]
     state = SurrogateState.start(problem.constraint.project(X[:4].copy()), problem, masked=True)

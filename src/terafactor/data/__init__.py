@@ -4,7 +4,7 @@ from terafactor.data.array import ArraySource
 from terafactor.data.open import open_source
 from terafactor.data.pack import pack
 from terafactor.data.patches import PatchSource
-from terafactor.data.source import FeatureTiles, MatrixSource
+from terafactor.data.source import FeatureTiles, MatrixSource, Rows
 from terafactor.data.sparse import SparseSource
 from terafactor.data.stream import Batch, BatchStream, Stretch
 
@@ -15,6 +15,7 @@ __all__ = [
     "FeatureTiles",
     "MatrixSource",
     "PatchSource",
+    "Rows",
     "SparseSource",
     "Stretch",
     "open_source",

@@ -6,7 +6,7 @@ import numpy as np
 
 from terafactor._typing import Array, Indices
 from terafactor.data.formats import Format, check_matrix, reading_dtype
-from terafactor.data.source import FeatureTiles, MatrixSource, check_finite, check_indices
+from terafactor.data.source import FeatureTiles, MatrixSource, Rows, check_finite, check_indices
 from terafactor.errors import DataError
 from terafactor.kernels.accumulation import gather_values
 
@@ -59,8 +59,11 @@ class ArraySource(MatrixSource):
             return np.ascontiguousarray(self.array[rows])
         check_indices(columns, self.shape[1], "columns")
         values = np.empty((len(rows), len(columns)), self.dtype)
-        gather_values(self.array, rows, columns, 0, len(rows), values)
+        gather_values(self.array, rows, columns, 0, len(columns), values)
         return values
+
+    def in_place(self, rows: Indices) -> Rows | None:
+        return Rows(self.array, rows) if self.array.flags.c_contiguous else None
 
 
 def open_array(array: Array) -> MatrixSource:

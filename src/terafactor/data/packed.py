@@ -145,7 +145,7 @@ class PackedSource(MatrixSource):
             # Entry (i, start of tile + place inside it) of the view is row i of that place.
             shape = (layout.block_rows, (len(chosen) - 1) * layout.numbers_apart + width)
             view: Array = np.ndarray(shape, tiles.dtype, tiles, strides=(width * step, step))
-            gather_values(view, inside, places, 0, len(rows), out)
+            gather_values(view, inside, places, 0, len(places), out)
         if layout.scaled:
             chosen, places = self._located(columns, record, layout.scales)
             scales = self._tiles(scales_path(self.path), record, layout.scales, chosen, "the scales", record)

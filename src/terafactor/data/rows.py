@@ -11,7 +11,7 @@ import numpy as np
 
 from terafactor._random import Purpose, generator
 from terafactor._typing import Array, Indices
-from terafactor.data.source import FeatureTiles, MatrixSource, SourceView, check_indices
+from terafactor.data.source import FeatureTiles, MatrixSource, Rows, SourceView, check_indices
 
 
 class SelectedRows(SourceView):
@@ -75,6 +75,9 @@ class SelectedRows(SourceView):
     def read_stored(self, rows: Indices) -> Any:
         check_indices(np.asarray(rows), self.shape[0], "rows")
         return super().read_stored(self.rows[rows])
+
+    def in_place(self, rows: Indices) -> Rows | None:
+        return super().in_place(self.rows[rows])
 
 
 def choose_rows(source: MatrixSource, n_rows: int, seed: int) -> Indices:

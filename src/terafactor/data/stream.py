@@ -17,7 +17,7 @@ from terafactor._random import Purpose, generator
 from terafactor._typing import Array, Indices
 from terafactor.data.masks import Masks
 from terafactor.data.read_ahead import read_ahead
-from terafactor.data.source import MatrixSource, read_finite, read_stored_finite
+from terafactor.data.source import MatrixSource, Rows, is_checked, read_finite, read_stored_finite
 from terafactor.kernels.missing import split_missing
 
 MAX_VALUES = 2**23
@@ -43,8 +43,8 @@ class Batch:
     values: Array
     """Values at rows and columns (b, s); zero where missing."""
 
-    full_values: Array | None = None
-    """Values of the whole rows (b, p), when the statistics use them and the mask leaves some out."""
+    whole: Rows | None = None
+    """The rows with all their features (b, p), when the statistics use them and the mask leaves some out."""
 
     observed: Array | None = None
     """Where there is a value (b, s), at least once per column; None when everywhere."""
@@ -52,8 +52,8 @@ class Batch:
     feature_rows: Indices | None = None
     """In how many rows each column has a value (s,); None when in all."""
 
-    full_observed: Array | None = None
-    """The same for the whole rows (b, p); False in all of a row that has no value at ``columns``."""
+    whole_observed: Array | None = None
+    """Where the whole rows have a value (b, p); False in all of a row that has none at ``columns``."""
 
     n_bytes: int = 0
     """Its share of the bytes that were read."""
@@ -236,6 +236,9 @@ class BatchStream:
         """Read the rows of some batches of a visit together, and part them."""
         parts = [visit.rows[self._part(visit, number)] for number in numbers]
         whole, masks = self._reads_whole_rows(len(visit.rows)), self._masks(visit, numbers)
+        if len(parts) == 1 and (in_place := self._whole_in_place(parts[0])) is not None:
+            values, n_bytes = self.source.read(parts[0], masks[0]), self.source.stored_bytes(parts[0])
+            return [Batch(parts[0], masks[0], values, in_place, n_bytes=n_bytes)]
         read = None if whole else masks[0]
         wanted = np.concatenate(parts)
         if len(parts) > 1:
@@ -249,10 +252,16 @@ class BatchStream:
             if columns is None or not whole:
                 batch = Batch(rows, columns, mine, n_bytes=n_bytes)
             else:
-                full = mine if self.whole_rows else None
-                batch = Batch(rows, columns, np.take(mine, columns, axis=1), full, n_bytes=n_bytes)
+                all_of_it = Rows(mine) if self.whole_rows else None
+                batch = Batch(rows, columns, np.take(mine, columns, axis=1), all_of_it, n_bytes=n_bytes)
             batches.append(set_missing_apart(batch) if self.missing else batch)
         return batches
+
+    def _whole_in_place(self, rows: Indices) -> Rows | None:
+        """Return rows where they lie, if statistics use them beside what masks leave, and nothing is done to them."""
+        if not self.whole_rows or self.missing or self.masks.cycle_length == 1 or not is_checked(self.source, False):
+            return None
+        return self.source.in_place(rows)
 
     def _masks(self, visit: _Visit, numbers: range) -> list[Indices | None]:
         """Return the masks of some batches of a visit."""
@@ -352,12 +361,12 @@ class BatchStream:
 def set_missing_apart(batch: Batch) -> Batch:
     """Return the batch with zeros for its NaN and a record of where they were; columns without any value left out."""
     observed, per_feature = observe(batch.values)
-    if batch.full_values is not None:
-        batch = replace(batch, full_observed=observe(batch.full_values)[0])
+    if batch.whole is not None:
+        batch = replace(batch, whole_observed=observe(batch.whole.together())[0])
     if observed is None:
         return batch
-    if batch.full_observed is not None:
-        np.logical_and(batch.full_observed, observed.any(axis=1, keepdims=True), out=batch.full_observed)
+    if batch.whole_observed is not None:
+        np.logical_and(batch.whole_observed, observed.any(axis=1, keepdims=True), out=batch.whole_observed)
     if per_feature.all():
         return replace(batch, observed=observed, feature_rows=per_feature)
     kept = np.flatnonzero(per_feature)

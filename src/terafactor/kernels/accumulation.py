@@ -95,41 +95,41 @@ def scatter_features(values, columns, start, stop, matrix):
 
 
 @jit
-def gather_columns(matrix, columns, start, stop, out):
-    """``out[:, start:stop] = matrix[:, columns[start:stop]]``. matrix (k, p); out (k, s)."""
-    for j in range(len(matrix)):
-        source, target = matrix[j], out[j]
-        for i in range(start, stop):
-            target[i] = source[columns[i]]
+def gather_values(matrix, rows, columns, start, stop, out):
+    """``out[:, start:stop] = matrix[rows][:, columns[start:stop]]``. matrix (n, p), out (b, s).
+
+    Four rows at a time: more of memory is under way at once, and a column is looked up once for four.
+    """
+    i = 0
+    while i + 3 < len(rows):
+        row0, row1, row2, row3 = matrix[rows[i]], matrix[rows[i + 1]], matrix[rows[i + 2]], matrix[rows[i + 3]]
+        out0, out1, out2, out3 = out[i], out[i + 1], out[i + 2], out[i + 3]
+        for j in range(start, stop):
+            column = columns[j]
+            out0[j], out1[j], out2[j], out3[j] = row0[column], row1[column], row2[column], row3[column]
+        i += 4
+    while i < len(rows):
+        row, values = matrix[rows[i]], out[i]
+        for j in range(start, stop):
+            values[j] = row[columns[j]]
+        i += 1
 
 
 @jit
 def scatter_columns(values, columns, start, stop, matrix):
-    """``matrix[:, columns[start:stop]] = values[:, start:stop]``. matrix (k, p) out; values (k, s)."""
-    for j in range(len(matrix)):
-        source, target = values[j], matrix[j]
-        for i in range(start, stop):
-            target[columns[i]] = source[i]
-
-
-@jit
-def gather_values(matrix, rows, columns, start, stop, out):
-    """``out[start:stop] = matrix[rows[start:stop]][:, columns]``. matrix (n, p), out (b, s).
-
-    Four rows at a time: more of memory is under way at once, and a column is looked up once for four.
-    """
-    i = start
-    while i + 3 < stop:
-        row0, row1, row2, row3 = matrix[rows[i]], matrix[rows[i + 1]], matrix[rows[i + 2]], matrix[rows[i + 3]]
-        out0, out1, out2, out3 = out[i], out[i + 1], out[i + 2], out[i + 3]
-        for j in range(len(columns)):
+    """``matrix[:, columns[start:stop]] = values[:, start:stop]``, as :func:`gather_values`. matrix (k, p) out."""
+    i = 0
+    while i + 3 < len(matrix):
+        row0, row1, row2, row3 = values[i], values[i + 1], values[i + 2], values[i + 3]
+        out0, out1, out2, out3 = matrix[i], matrix[i + 1], matrix[i + 2], matrix[i + 3]
+        for j in range(start, stop):
             column = columns[j]
-            out0[j], out1[j], out2[j], out3[j] = row0[column], row1[column], row2[column], row3[column]
+            out0[column], out1[column], out2[column], out3[column] = row0[j], row1[j], row2[j], row3[j]
         i += 4
-    while i < stop:
-        row, values = matrix[rows[i]], out[i]
-        for j in range(len(columns)):
-            values[j] = row[columns[j]]
+    while i < len(matrix):
+        row, out = values[i], matrix[i]
+        for j in range(start, stop):
+            out[columns[j]] = row[j]
         i += 1
 
 
@@ -191,10 +191,10 @@ def blend_product(gemm, codes, values, keep, start, stop, out):
 
 
 @jit
-def blend_sparse_product(codes, values, keep, take, start, stop, out):
-    """``out = keep * out + take * (codes.T @ values)`` from feature start to stop, skipping the zeros of the codes.
+def blend_sparse_product(codes, matrix, numbers, keep, take, start, stop, out):
+    """``out = keep * out + take * (codes.T @ matrix[numbers])`` from feature start to stop, skipping zero codes.
 
-    codes (b, k), values (b, s), keep, take (s,), out (k, s) in/out.
+    codes (b, k), matrix (n, s), numbers (b,), keep, take (s,), out (k, s) in/out.
     """
     n_rows, n_components = codes.shape
     rows, weights = np.empty(codes.size, np.int64), np.empty(codes.size, codes.dtype)  # of the nonzero codes, by atom
@@ -203,13 +203,13 @@ def blend_sparse_product(codes, values, keep, take, start, stop, out):
     for j in range(n_components):
         for row in range(n_rows):
             if codes[row, j] != 0:
-                rows[n_used], weights[n_used] = row, codes[row, j]
+                rows[n_used], weights[n_used] = numbers[row], codes[row, j]
                 n_used += 1
         ends[j] = n_used
     for first in range(start, stop, TILE):
         begin = 0
         for j in range(n_components):
-            blend_rows(keep, take, values, rows, weights, begin, ends[j], first, min(first + TILE, stop), out, j)
+            blend_rows(keep, take, matrix, rows, weights, begin, ends[j], first, min(first + TILE, stop), out, j)
             begin = ends[j]
 
 
@@ -254,13 +254,13 @@ def absorb_code_sums(sums, used, n_rows, share, code_gram, idle_rows):
 def batch_weights(feature_rows, columns, counts, gain, keep, take):
     """Count the rows of a batch, and put in ``keep`` and ``take`` what multiplies the past and its sums, per feature.
 
-    feature_rows (s,): rows of the batch that observe each of the ``columns`` (s,); counts (p,) in/out: rows that ever
-    did; gain: weight of the step times its number. With ``w = min(1, gain * feature_rows / counts)``, these included, a
-    feature becomes ``(1 - w) * past + w * sum / feature_rows``: with gain 1 the mean over all samples seen, as in the
-    paper.
+    feature_rows (s,): rows of the batch that observe each of the ``columns`` (s,), None when these are all features;
+    counts (p,) in/out: rows that ever did; gain: weight of the step times its number. With
+    ``w = min(1, gain * feature_rows / counts)``, these included, a feature becomes
+    ``(1 - w) * past + w * sum / feature_rows``: with gain 1 the mean over all samples seen, as in the paper.
     """
-    for i in range(len(columns)):
-        rows, column = feature_rows[i], columns[i]
+    for i in range(len(feature_rows)):
+        rows, column = feature_rows[i], i if columns is None else columns[i]
         counts[column] += rows
         weight = min(1.0, gain * rows / counts[column]) if rows > 0 else 0.0
         keep[i] = 1.0 - weight

@@ -10,7 +10,7 @@ import numpy as np
 
 from terafactor._threads import Executor, Part, in_turn, nothing
 from terafactor._typing import Array, Indices
-from terafactor.data import Batch
+from terafactor.data import Batch, Rows
 from terafactor.errors import DataError
 from terafactor.kernels._blas import address
 from terafactor.kernels.accumulation import (
@@ -22,8 +22,8 @@ from terafactor.kernels.accumulation import (
     blend_product_at,
     blend_sparse_product,
     code_sums,
-    gather_columns,
     gather_features,
+    gather_values,
     scatter_columns,
     scatter_features,
 )
@@ -193,20 +193,20 @@ class Product:
     codes: Array
     """(b, k)."""
 
-    values: Array
-    """(b, s)."""
+    rows: Rows
+    """The values (b, s)."""
 
     out: Array
     """Where it goes (k, s), each atom contiguous."""
 
     @classmethod
-    def of(cls, codes: Array, values: Array) -> Product:
+    def of(cls, codes: Array, rows: Rows) -> Product:
         """Return a product that is not made yet."""
-        return cls(codes, values, np.empty((codes.shape[1], values.shape[1]), values.dtype))
+        return cls(codes, rows, np.empty((codes.shape[1], rows.matrix.shape[1]), rows.matrix.dtype))
 
     def fill(self) -> Part:
         """Return what makes it."""
-        codes, values, out, dtype = self.codes, self.values, self.out, self.values.dtype
+        codes, values, out, dtype = self.codes, self.rows.together(), self.out, self.out.dtype
         gemm, zero = address("gemm", dtype), dtype.type(0)
         return lambda start, stop: blend_product(gemm, codes, values, zero, start, stop, out)
 
@@ -215,12 +215,15 @@ class Product:
 
         matrix (k, s), each atom contiguous; keep, take (s,).
         """
-        codes, values = self.codes, self.values
+        codes, rows = self.codes, self.rows
         if np.count_nonzero(codes) < SPARSE * codes.size:
-            return lambda start, stop: blend_sparse_product(codes, values, keep, take, start, stop, matrix)
+            numbers = np.arange(len(codes)) if rows.numbers is None else rows.numbers
+            return lambda start, stop: blend_sparse_product(
+                codes, rows.matrix, numbers, keep, take, start, stop, matrix
+            )
         if np.ptp(keep) or np.ptp(take):
             return in_turn(self.fill(), partial(blend, matrix, self.out, keep, take))
-        gemm, scaled = address("gemm", values.dtype), codes * take[0]
+        gemm, scaled, values = address("gemm", matrix.dtype), codes * take[0], rows.together()
         return lambda start, stop: blend_product(gemm, scaled, values, keep[0], start, stop, matrix)
 
     def blend_at(self, matrix: Array, columns: Indices, keep: Array, take: Array, out: Array) -> Part:
@@ -228,7 +231,7 @@ class Product:
 
         matrix (k, p), each feature contiguous. The product is not made.
         """
-        codes, values, gemm = self.codes, self.values, address("gemm", self.values.dtype)
+        codes, values, gemm = self.codes, self.rows.together(), address("gemm", matrix.dtype)
         return lambda start, stop: blend_product_at(
             gemm, codes, values, matrix.T, columns, keep, take, start, stop, out
         )
@@ -253,14 +256,14 @@ class BatchSums(CodeSums):
 
         codes (b, k).
         """
-        columns, values, feature_rows = batch.columns, batch.values, batch.feature_rows
-        if batch.full_values is not None:
-            columns, values, observed = None, batch.full_values, batch.full_observed
+        columns, rows, feature_rows = batch.columns, Rows(batch.values), batch.feature_rows
+        if batch.whole is not None:
+            columns, rows, observed = None, batch.whole, batch.whole_observed
             feature_rows = None if observed is None else observed.sum(axis=0)
-        n_rows = len(values) if batch.observed is None else int(batch.observed.any(axis=1).sum())
+        n_rows = len(codes) if batch.observed is None else int(batch.observed.any(axis=1).sum())
         if feature_rows is None:
-            feature_rows = np.full(values.shape[1], n_rows)
-        product = Product.of(codes, values)
+            feature_rows = np.full(rows.matrix.shape[1], n_rows)
+        product = Product.of(codes, rows)
         others = {"columns": columns, "feature_rows": feature_rows, "data_code": product.out}
         return cls.of_codes(codes, n_rows, penalty, **others), product
 
@@ -299,7 +302,8 @@ def observed(matrix: Array, columns: Indices | None) -> tuple[Array, Part]:
     chosen = np.arange(matrix.shape[1]) if columns is None else columns
     out = np.empty((len(matrix), len(chosen)), matrix.dtype)
     if by_atom:
-        return out, lambda start, stop: gather_columns(matrix, chosen, start, stop, out)
+        atoms = np.arange(len(matrix))
+        return out, lambda start, stop: gather_values(matrix, atoms, chosen, start, stop, out)
     return out, lambda start, stop: gather_features(matrix.T, chosen, start, stop, out)
 
 
@@ -343,16 +347,16 @@ def absorb(
     :func:`absorb_codes`; product: what ``sums.data_code`` will be.
     """
     gain = absorb_codes(state, sums, weight)
-    chosen = np.arange(len(state.feature_counts)) if sums.columns is None else sums.columns
-    keep, take = np.empty((2, len(chosen)), state.data_code.dtype)
-    batch_weights(sums.feature_rows, chosen, state.feature_counts, gain, keep, take)
+    keep, take = np.empty((2, len(sums.feature_rows)), state.data_code.dtype)
+    batch_weights(sums.feature_rows, sums.columns, state.feature_counts, gain, keep, take)
     by_atom = state.data_code.flags.c_contiguous
     if sums.columns is None and by_atom:
         whole = product.blend_into(state.data_code, keep, take)
         if columns is None:
             return state.data_code, whole
-        executor.over_features(whole, len(chosen))
+        executor.over_features(whole, len(keep))
         return observed(state.data_code, columns)
+    chosen = np.arange(len(keep)) if sums.columns is None else sums.columns
     if sums.columns is columns and not by_atom:
         out = np.empty((len(state.data_code), len(chosen)), state.data_code.dtype)
         return out, product.blend_at(state.data_code, chosen, keep, take, out)

@@ -94,9 +94,9 @@ def reseed_unused(
     worst_first = np.argsort(-np.einsum("ij,ij->i", residual, residual), kind="stable")
     unused = np.flatnonzero(state.idle_rows >= reseed_after)
     l1_weight, l2_weight, _, _ = problem.constraint.lower()
+    values = batch.values if batch.whole is None else batch.whole.together()
+    chosen = slice(None) if batch.columns is None or batch.whole is not None else batch.columns
     for atom, row in zip(unused, worst_first, strict=False):
-        values = batch.values if batch.full_values is None else batch.full_values
-        chosen = slice(None) if batch.columns is None or batch.full_values is not None else batch.columns
         state.idle_rows[atom] = 0
         seed = problem.constraint.fill(values[row : row + 1], share=values.shape[1] / state.dictionary.shape[1])
         if not seed.any():  # a row of zeros, or one without positive entries

@@ -10,7 +10,7 @@ import pytest
 
 from terafactor._typing import Array, Indices
 from terafactor.data import MatrixSource
-from terafactor.data.source import SourceView
+from terafactor.data.source import Rows, SourceView
 
 
 class CountingSource(SourceView):
@@ -32,6 +32,10 @@ class CountingSource(SourceView):
         self.n_reads += 1
         self.n_values += values.nnz
         return values
+
+    def in_place(self, rows: Indices) -> Rows | None:
+        """Nothing, so that all that is used is read."""
+        return None
 
 
 class SourceContract:
@@ -133,6 +137,14 @@ class SourceContract:
             stored = source.read_stored(rows)
             np.testing.assert_array_equal(stored.toarray(), expected[rows])
             assert stored.has_canonical_format
+
+    def test_rows_lie_where_it_says(self, made: tuple[MatrixSource, Array]) -> None:
+        source, expected = made
+        chosen = np.arange(source.shape[0])[::-2]
+        rows = source.in_place(chosen)
+        if rows is not None:
+            assert rows.matrix.flags.c_contiguous
+            np.testing.assert_array_equal(rows.together(), expected[chosen])
 
     def test_several_threads_may_read(self, made: tuple[MatrixSource, Array]) -> None:
         source, expected = made
