@@ -148,6 +148,56 @@ def test_goes_on_bit_by_bit_from_where_it_was_stopped(steps_in_spans):
     np.testing.assert_array_equal(resumed.code_gram, undisturbed.code_gram)
 
 
+@pytest.fixture
+def computed(monkeypatch):
+    """Count how often inner products of atoms and statistics are computed from the features."""
+    times, compute = [], span.Span._gram
+
+    def counted(self, *matrices):
+        times.append(1)
+        return compute(self, *matrices)
+
+    monkeypatch.setattr(span.Span, "_gram", counted)
+    return times
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-13), (np.float32, 2e-6)])
+def test_inner_products_are_carried_from_stretch_to_stretch(dtype, tolerance, steps_in_spans, computed):
+    state = learn(SparseSource(make(dtype)), PROBLEMS["lasso"])
+    assert len(steps_in_spans) == state.n_carried == 6
+    assert len(computed) == 1
+    both = np.vstack([state.dictionary, state.data_code]).astype(np.float64)
+    expected = both @ both.T
+    norms = np.sqrt(expected.diagonal())
+    np.testing.assert_allclose(state.inner / np.outer(norms, norms), expected / np.outer(norms, norms), atol=tolerance)
+
+
+def test_inner_products_are_computed_again_in_time(monkeypatch, steps_in_spans, computed):
+    monkeypatch.setattr(span, "MOST_CARRIED", 2)
+    state = learn(SparseSource(make(np.float32)), PROBLEMS["lasso"])
+    assert (len(computed), state.n_carried) == (3, 2)
+
+
+def test_inner_products_that_no_atoms_can_have_are_computed_again(steps_in_spans, computed):
+    source, problem = SparseSource(make()), PROBLEMS["lasso"]
+    state = learn(source, problem, n_epochs=1)
+    state.inner[0, 0] = -1.0
+    options = SolverOptions(9, batch_size=20, n_epochs=2)
+    fit(source, problem, options, state, first_batch=12)
+    np.testing.assert_allclose(state.dictionary, learn(source, problem).dictionary, atol=1e-12)
+
+
+def test_plain_steps_forget_inner_products(computed):
+    X = make(np.float32)
+    estimator = MaskedDictionaryLearning(9, alpha=0.02, batch_size=20, init=X[:9].toarray(), random_state=0)
+    for rows in (X[:60], X[60:120].toarray(), X[120:]):
+        estimator.partial_fit(rows)
+    plain = MaskedDictionaryLearning(9, alpha=0.02, batch_size=20, init=X[:9].toarray(), random_state=0)
+    plain.partial_fit(X.toarray())
+    assert len(computed) == 2
+    np.testing.assert_allclose(estimator.components_, plain.components_, atol=1e-5)
+
+
 def test_stops_when_the_surrogate_settles(steps_in_spans):
     state = fit(SparseSource(make()), PROBLEMS["ridge"], SolverOptions(9, batch_size=20, n_epochs=100, tol=0.1))
     assert state.n_settled >= 2

@@ -23,10 +23,13 @@ entries that are stored. What the rows of a batch weigh in them follows backward
 
 A step on p features costs :math:`O(p k (b + k))` multiplications; here p enters only in :math:`O(p k^2)` per *stretch*.
 Matrices of size k are in float64, coefficients and inner products of rows in the precision of the data. The result is
-that of plain steps, up to rounding. Where the terms of a move cancel, as for atoms that are hardly ever used in data
-without noise, little is left of a norm that is found from inner products: such a sweep is done on the features, and so
-are the steps after it, up to the end of the stretch. So are those from where the Gram matrix, carried along, has become
-one that no atoms can have, since no codes would be optimal.
+that of plain steps, up to rounding. The Gram matrix at the end of a stretch is that with which the next one begins: it
+is part of the state, and is computed from the features now and then, against drift.
+
+Where the terms of a move cancel, as for atoms that are hardly ever used in data without noise, little is left of a norm
+that is found from inner products: such a sweep is done on the features, and so are the steps after it, up to the end of
+the stretch. So are those from where the Gram matrix, carried along, has become one that no atoms can have, since no
+codes would be optimal.
 """
 
 from __future__ import annotations
@@ -64,6 +67,9 @@ MOST_ROWS = 2048
 PRECISION = 1e-5
 """Relative error up to which squares of norms may be found from inner products."""
 
+MOST_CARRIED = 16
+"""Stretches after which inner products of atoms and statistics are computed from the features again."""
+
 FREQUENT = 1 / 8
 """Share of rows that store a column above which its products are a matrix product, rather than those of pairs."""
 
@@ -79,9 +85,9 @@ def is_spanned(source: MatrixSource, problem: Problem, options: SolverOptions, s
 def stretch_length(n_features: int, n_components: int, batch_size: int) -> int:
     """Return how many steps make a stretch: where its end costs as much as the products that grow with its rows.
 
-    These are ``4 p k^2`` multiplications per stretch and, for T steps of b rows, about ``T^2 b k (b + k)``.
+    These are ``2 p k^2`` multiplications per stretch and, for T steps of b rows, about ``T^2 b k (b / 2 + k)``.
     """
-    balance = math.sqrt(4 * n_features * n_components / (batch_size * (batch_size + n_components)))
+    balance = math.sqrt(2 * n_features * n_components / (batch_size * (batch_size / 2 + n_components)))
     return max(1, min(round(balance), MOST_ROWS // batch_size))
 
 
@@ -111,6 +117,8 @@ def _learn_in_span(
     """
     k, dtype = len(state.dictionary), state.dictionary.dtype
     precision = rounding_of(dtype)
+    if not _knows_inner_products(state, precision):
+        state.inner, state.n_carried = None, 0
     span = Span(state, stretch.values, executor)
     count = int(state.feature_counts[0])
     n_done, moved = 0, True
@@ -132,6 +140,7 @@ def _learn_in_span(
     state.feature_counts += part.stop
     span.write(state)
     if not moved:
+        state.inner = None
         state.dictionary, state.data_code = map(np.ascontiguousarray, (state.dictionary, state.data_code))
         sweep_atoms(
             state.dictionary, state.data_code, state.code_gram, problem.constraint.lower(), state.sizes,
@@ -141,6 +150,14 @@ def _learn_in_span(
         batch = Batch(stretch.rows[part], None, stretch.values[part].toarray())
         reseed_unused(state, batch, found, state.dictionary, problem, options.reseed_after)
     return n_done
+
+
+def _knows_inner_products(state: SurrogateState, precision: float) -> bool:
+    """Whether the state has inner products of atoms and statistics that are not too old, and that atoms can have."""
+    if state.inner is None or state.n_carried >= MOST_CARRIED:
+        return False
+    gram = state.inner[: len(state.dictionary), : len(state.dictionary)].copy()
+    return is_definite(gram, least_ridge(gram, precision))
 
 
 @dataclass(frozen=True)
@@ -171,7 +188,9 @@ class Span:
         self.k, self.n_rows = len(state.dictionary), rows.shape[0]
         self.columns = rows.tocsc()
         self.starts, self.rows = self.columns.indptr.astype(np.uint64), self.columns.indices.astype(np.uint16)
-        self.gram = self._gram(state.dictionary.T, state.data_code.T)
+        if state.inner is None:
+            state.inner = self._gram(state.dictionary.T, state.data_code.T)
+        self.gram = state.inner
         self.with_atoms, self._with_statistics, self._with_earlier = self._inner(state.dictionary.T, state.data_code.T)
         self._with_moved = np.empty_like(self.with_atoms)
         self._steps: list[Step] = []
@@ -261,3 +280,4 @@ class Span:
             )  # fmt: skip
 
         self.executor.split(part, n_tiles(state.dictionary.shape[1]))
+        state.n_carried += 1

@@ -89,6 +89,12 @@ class SurrogateState:
     lazy: LazyAtoms | None = None
     """With exact projections: what rows of the dictionary wait for. See :meth:`current_dictionary`."""
 
+    inner: Array | None = None
+    """Inner products of atoms and statistics (2k, 2k), float64, where steps on sparse rows have carried them along."""
+
+    n_carried: int = 0
+    """Stretches of steps since they were computed from the features."""
+
     @classmethod
     def start(cls, dictionary: Array, problem: Problem, *, masked: bool) -> SurrogateState:
         """Return the state before the first step. dictionary (k, p), inside the constraint, becomes part of it.
@@ -128,6 +134,8 @@ class SurrogateState:
             lazy = self.lazy.position()
             numbers |= {f"lazy.{name}": value for name, value in lazy.numbers.items()}
             arrays |= {f"lazy.{name}": value for name, value in lazy.arrays.items()}
+        if self.inner is not None:
+            numbers["n_carried"], arrays["inner"] = self.n_carried, self.inner
         return Position(numbers, arrays)
 
     @classmethod
@@ -135,7 +143,7 @@ class SurrogateState:
         """Return the state of a position, refusing one whose parts do not belong together."""
         dictionary = position.array("dictionary", (None, None), np.float32, np.float64)
         k, p = dictionary.shape
-        lazy = position.part("lazy")
+        lazy, carried = position.part("lazy"), "inner" in position.arrays
         return cls(
             dictionary=dictionary,
             data_code=position.array("data_code", (k, p), dictionary.dtype),
@@ -152,10 +160,13 @@ class SurrogateState:
             surrogates=[float(value) for value in position.number("surrogates", list)],
             n_settled=position.number("n_settled"),
             lazy=LazyAtoms.at(lazy, (k, p)) if lazy.arrays else None,
+            inner=position.array("inner", (2 * k, 2 * k), np.float64) if carried else None,
+            n_carried=position.number("n_carried") if carried else 0,
         )
 
     def refresh_sizes(self, problem: Problem) -> None:
         """Compute ``sizes`` from scratch, against the drift of adding and subtracting parts of atoms."""
+        self.inner = None
         l1_weight, l2_weight, _, _ = problem.constraint.lower()
         self.sizes = atom_sizes(self.dictionary, l1_weight, l2_weight)
 

@@ -31,6 +31,7 @@ def step(
     codes (b, k).
     """
     state.n_batches += 1
+    state.inner = None
     if batch.values.shape[1] == 0:
         return np.zeros((len(batch.values), len(state.dictionary)), state.dictionary.dtype)
     if options.exact and state.lazy is None:
@@ -88,6 +89,7 @@ def reseed_unused(
     An atom seen through a mask starts with the mask's share of the ball, so that the masks after it find room; the
     statistics of the atom start from zero, or the next sweep would undo the change.
     """
+    state.inner = None
     residual = batch.values - codes @ atoms
     if batch.observed is not None:
         residual *= batch.observed
