@@ -5,6 +5,7 @@ import pytest
 
 from terafactor._threads import Executor
 from terafactor.kernels import coding, reference
+from terafactor.kernels._blas import address
 from terafactor.problem import ElasticNet, Problem
 
 PENALTIES = [ElasticNet(rho, positive) for rho in (0.0, 0.4, 1.0) for positive in (False, True)]
@@ -90,8 +91,9 @@ def test_no_penalty_is_least_squares():
     np.testing.assert_allclose(codes, np.linalg.lstsq(atoms.T, values.T, rcond=None)[0].T, atol=1e-10)
 
 
-def test_a_weak_penalty_takes_few_passes(caplog):
-    values, atoms = make(n_rows=30, n_components=20, n_observed=400)
+@pytest.mark.parametrize("n_components", [20, coding.SMALL + 6])
+def test_a_weak_penalty_takes_few_passes(n_components, caplog):
+    values, atoms = make(n_rows=30, n_components=n_components, n_observed=1600)
     alpha = 0.01 * np.abs(values @ atoms.T).mean()
     with caplog.at_level("INFO"):
         codes = encode(Problem(alpha, max_passes=5), values, atoms)
@@ -118,6 +120,28 @@ def test_losses_are_the_objective(penalty):
         for x, a in zip(values, codes, strict=True)
     ]
     np.testing.assert_allclose(losses, expected)
+
+
+@pytest.mark.parametrize("k", [1, 7, 8, 41])
+def test_inverse_and_solutions(k):
+    random = np.random.default_rng(0)
+    root, rows = random.standard_normal((k, k + 3)), random.standard_normal((5, k))
+    system = root @ root.T
+    pivots = np.linalg.cholesky(system).diagonal() ** 2
+    inverse, factor, solved = system.copy(), system.copy(), rows.copy()
+    assert coding.invert(inverse) == pytest.approx(pivots.min() / pivots.max())
+    np.testing.assert_allclose(inverse @ system, np.eye(k), atol=1e-9)
+    assert coding.pivots_of(address("potrf", np.dtype(float)), factor) == pytest.approx(pivots.min() / pivots.max())
+    assert coding.solve_together(*coding._solvers(), system.copy(), solved)
+    np.testing.assert_allclose(solved @ system, rows, atol=1e-9)
+
+
+@pytest.mark.parametrize("bad", [-1.0, 0.0, np.nan])
+def test_what_has_no_inverse_is_told(bad):
+    system = np.diag([1.0, 2.0, bad])
+    assert coding.invert(system.copy()) == 0
+    assert not coding.is_definite(system, 0.0)
+    assert not coding.solve_together(*coding._solvers(), system.copy(), np.ones((2, 3)))
 
 
 def test_the_least_ridge_outweighs_rounding():

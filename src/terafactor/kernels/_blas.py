@@ -223,7 +223,12 @@ def transposed_square_upper(syrk, n, k, a, at_a, lda, c, at_c, ldc):
 @jit
 def factorize(potrf, a):
     """Put in the lower triangle of ``a`` (k, k) the L of ``a = L L'``; return whether there is one."""
-    return _potrf(potrf, UPPER, len(a), a, len(a)) == 0
+    if _potrf(potrf, UPPER, len(a), a, len(a)) != 0:
+        return False
+    for j in range(len(a)):
+        if not a[j, j] > 0.0:  # some libraries let NaN pass
+            return False
+    return True
 
 
 @jit

@@ -106,9 +106,9 @@ def invert(system):
     least, most = np.inf, 0.0
     for j in range(k):
         pivot = system[j, j]
-        least, most = min(least, pivot), max(most, pivot)
-        if pivot <= 0.0:
+        if not pivot > 0.0:
             return 0.0
+        least, most = min(least, pivot), max(most, pivot)
         for i in range(k):
             if i != j:
                 share = -system[i, j] / pivot
@@ -126,14 +126,14 @@ def solve_together(potrf, trsm, system, rows):
 
     potrf, trsm: addresses; system (k, k), overwritten.
     """
-    if pivots_of(potrf, system) < SINGULAR:
+    if not pivots_of(potrf, system) >= SINGULAR:
         return False
     solve_rows(trsm, system, rows)
     return True
 
 
 @jit
-def solve_few(trsm, gemm, inverted, system, rows, out):
+def solve_with(trsm, gemm, inverted, system, rows, out):
     """Put in ``out`` (b, k) what solves ``a system = row`` for all ``rows`` (b, k), by its inverse or its factor."""
     if inverted:
         n_rows, k = rows.shape
@@ -160,14 +160,14 @@ def start_dense(potrf, trsm, gemm, gram, correlations, l1, l2, codes, gradients)
     if l1 * codes.size > WEAK_PENALTY * total:
         return
     system, inverted = with_ridge(gram, l2), k <= SMALL
-    if (invert(system) if inverted else pivots_of(potrf, system)) < ALIKE:
+    if not (invert(system) if inverted else pivots_of(potrf, system)) >= ALIKE:
         return
     start, shifted = np.empty((n_rows, k)), np.empty((n_rows, k))
-    solve_few(trsm, gemm, inverted, system, correlations, start)
+    solve_with(trsm, gemm, inverted, system, correlations, start)
     for i in range(n_rows):
         for j in range(k):
             shifted[i, j] = correlations[i, j] - np.copysign(l1, start[i, j])
-    solve_few(trsm, gemm, inverted, system, shifted, codes)
+    solve_with(trsm, gemm, inverted, system, shifted, codes)
     for i in range(n_rows):
         for j in range(k):
             codes[i, j] = codes[i, j] if codes[i, j] * start[i, j] > 0.0 else 0.0
