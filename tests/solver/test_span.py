@@ -275,6 +275,8 @@ def test_names_a_stored_value_that_is_not_finite(tmp_path):
         MaskedDictionaryLearning(9, random_state=0).fit(tmp_path / "cells.h5ad")
 
 
-def test_longer_stretches_where_there_are_more_features():
-    assert span.stretch_length(100, 10, 50) == 1
-    assert span.stretch_length(20_000, 40, 50) < span.stretch_length(1_000_000, 40, 50) == span.MOST_ROWS // 50
+def test_longer_stretches_where_there_are_more_features_and_fewer_stored():
+    assert span.stretch_length(100, 10, 50, 0.01) == 1
+    lengths = [span.stretch_length(20_000, 40, 50, share) for share in (0.05, 0.01, 0.001)]
+    assert 1 < lengths[0] < lengths[1] < lengths[2] < span.MOST_ROWS // 50
+    assert span.stretch_length(1_000_000, 40, 50, 0.001) == span.MOST_ROWS // 50

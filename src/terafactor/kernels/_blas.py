@@ -223,12 +223,10 @@ def transposed_square_upper(syrk, n, k, a, at_a, lda, c, at_c, ldc):
 @jit
 def factorize(potrf, a):
     """Put in the lower triangle of ``a`` (k, k) the L of ``a = L L'``; return whether there is one."""
-    if _potrf(potrf, UPPER, len(a), a, len(a)) != 0:
-        return False
+    failed, n_positive = _potrf(potrf, UPPER, len(a), a, len(a)), 0
     for j in range(len(a)):
-        if not a[j, j] > 0.0:  # some libraries let NaN pass
-            return False
-    return True
+        n_positive += a[j, j] > 0.0  # some libraries let NaN pass
+    return failed == 0 and n_positive == len(a)
 
 
 @jit

@@ -184,7 +184,7 @@ class DictionaryLearner:
 
     def _stretch_by_stretch(self, numbers: range) -> Generator[Advance, None, None]:
         state, source, options = self.state, self.stream.source, self.options
-        length = stretch_length(source.shape[1], options.n_components, options.batch_size)
+        length = stretch_length(source.shape[1], options.n_components, options.batch_size, source.stored_share)
         with contextlib.closing(self.stream.stretches(numbers.start, numbers.stop, length)) as stretches:
             for stretch in stretches:
                 codes = learn_stretch(state, stretch, self.problem, options, self._executor)

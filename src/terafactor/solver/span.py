@@ -70,6 +70,9 @@ PRECISION = 1e-5
 MOST_CARRIED = 16
 """Stretches after which inner products of atoms and statistics are computed from the features again."""
 
+PAIR = 10
+"""Multiplications in matrix products that take as long as one of two entries that share a column."""
+
 FREQUENT = 1 / 8
 """Share of rows that store a column above which its products are a matrix product, rather than those of pairs."""
 
@@ -82,13 +85,15 @@ def is_spanned(source: MatrixSource, problem: Problem, options: SolverOptions, s
     return sparse and l1_weight == 0 and not positive and np.ptp(state.feature_counts) == 0
 
 
-def stretch_length(n_features: int, n_components: int, batch_size: int) -> int:
-    """Return how many steps make a stretch: where its end costs as much as the products that grow with its rows.
+def stretch_length(n_features: int, n_components: int, batch_size: int, stored_share: float) -> int:
+    """Return how many steps make a stretch: where its end costs as much as what grows with the square of its rows.
 
-    These are ``2 p k^2`` multiplications per stretch and, for T steps of b rows, about ``T^2 b k (b / 2 + k)``.
+    Its end takes ``2 p k^2`` multiplications. With T steps of b rows, inner products of rows with atoms and statistics
+    take ``T^2 b k (b / 2 + k)``, and those with each other ``T^2 b^2 / 2`` times the columns that two rows share.
     """
-    balance = math.sqrt(2 * n_features * n_components / (batch_size * (batch_size / 2 + n_components)))
-    return max(1, min(round(balance), MOST_ROWS // batch_size))
+    p, k, b = n_features, n_components, batch_size
+    growth = b * k * (b / 2 + k) + PAIR * b**2 / 2 * p * stored_share**2
+    return max(1, min(round(math.sqrt(2 * p * k**2 / growth)), MOST_ROWS // b))
 
 
 def learn_stretch(
