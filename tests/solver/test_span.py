@@ -1,5 +1,6 @@
 """Steps in the span of atoms, statistics and rows equal the paper's, and plain steps on the same rows made dense."""
 
+import copy
 import sys
 
 import numpy as np
@@ -131,7 +132,8 @@ def test_threads_do_not_change_a_bit():
     np.testing.assert_array_equal(one.data_code, two.data_code)
 
 
-def test_goes_on_bit_by_bit_from_where_it_was_stopped(steps_in_spans):
+def test_goes_on_bit_by_bit_from_where_it_was_stopped(steps_in_spans, monkeypatch):
+    monkeypatch.setattr(span, "MOST_CARRIED", 3)
     source, problem = SparseSource(make(np.float32)), PROBLEMS["lasso"]
     options, seen = SolverOptions(9, batch_size=20, n_epochs=2), []
 
@@ -143,6 +145,7 @@ def test_goes_on_bit_by_bit_from_where_it_was_stopped(steps_in_spans):
     stopped = fit(source, problem, options, callbacks=[stop_in_the_middle])
     assert seen[:2] == [(5, 5, False), (10, 10, False)]
     resumed = fit(source, problem, options, SurrogateState.at(stopped.position()), first_batch=10)
+    assert resumed.n_carried == undisturbed.n_carried
     np.testing.assert_array_equal(resumed.dictionary, undisturbed.dictionary)
     np.testing.assert_array_equal(resumed.data_code, undisturbed.data_code)
     np.testing.assert_array_equal(resumed.code_gram, undisturbed.code_gram)
@@ -184,7 +187,51 @@ def test_inner_products_that_no_atoms_can_have_are_computed_again(steps_in_spans
     state.inner[0, 0] = -1.0
     options = SolverOptions(9, batch_size=20, n_epochs=2)
     fit(source, problem, options, state, first_batch=12)
+    assert len(computed) == 2
     np.testing.assert_allclose(state.dictionary, learn(source, problem).dictionary, atol=1e-12)
+
+
+def sparse_codes_that_leave_atoms_unused():
+    return SparseSource(make(np.float32)), Problem(3.0, ElasticNet(1.0), NormBall("l2")), None, {"reseed_after": 60}
+
+
+def rows_without_noise():
+    X, start = rare()
+    problem = Problem(1e-4, ElasticNet(1.0), NormBall("l2"))
+    atoms = problem.constraint.project(start)
+    return SparseSource(X), problem, SurrogateState.start(atoms, problem, masked=False), {}
+
+
+@pytest.mark.parametrize("example", [sparse_codes_that_leave_atoms_unused, rows_without_noise])
+def test_inner_products_are_right_or_forgotten(example, monkeypatch):
+    monkeypatch.setattr(span, "MOST_ROWS", 20)  # one step each: no plain ones follow
+    source, problem, state, others = example()
+    known = []
+
+    def compare(snapshot):
+        state = snapshot._learner.state
+        known.append(state.inner is not None)
+        if state.inner is not None:
+            both = np.vstack([state.dictionary, state.data_code]).astype(np.float64)
+            expected, norms = both @ both.T, np.linalg.norm(both, axis=1).clip(1e-30)
+            scale = np.outer(norms, norms)
+            np.testing.assert_allclose(state.inner / scale, expected / scale, atol=1e-5)
+
+    n_components = 9 if state is None else len(state.dictionary)
+    options = SolverOptions(n_components, batch_size=20, n_epochs=2, **others)
+    fit(source, problem, options, state, callbacks=[compare])
+    assert not all(known)
+
+
+def test_atoms_changed_by_their_owner_are_gone_on_from(steps_in_spans):
+    X = make(np.float32)
+    estimator = MaskedDictionaryLearning(9, alpha=0.02, batch_size=20, init=X[:9].toarray(), random_state=0)
+    estimator.partial_fit(X)
+    expected = copy.deepcopy(estimator)
+    for changed in (estimator, expected):
+        changed.components_[:] = changed.components_[:, ::-1]
+    expected._state.inner = None
+    np.testing.assert_array_equal(estimator.partial_fit(X).components_, expected.partial_fit(X).components_)
 
 
 def test_plain_steps_forget_inner_products(computed):

@@ -63,7 +63,9 @@ class ArraySource(MatrixSource):
         return values
 
     def in_place(self, rows: Indices) -> Rows | None:
-        return Rows(self.array, rows) if self.array.flags.c_contiguous else None
+        check_indices(rows, self.shape[0], "rows")
+        as_they_are = type(self).read is ArraySource.read  # a subclass may do something to values that it reads
+        return Rows(self.array, rows) if as_they_are and self.array.flags.c_contiguous else None
 
 
 def open_array(array: Array) -> MatrixSource:

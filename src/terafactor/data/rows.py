@@ -77,7 +77,8 @@ class SelectedRows(SourceView):
         return super().read_stored(self.rows[rows])
 
     def in_place(self, rows: Indices) -> Rows | None:
-        return super().in_place(self.rows[rows])
+        check_indices(np.asarray(rows), self.shape[0], "rows")
+        return self.base.in_place(self.rows[rows])
 
 
 def choose_rows(source: MatrixSource, n_rows: int, seed: int) -> Indices:

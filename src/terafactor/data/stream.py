@@ -359,10 +359,14 @@ class BatchStream:
 
 
 def set_missing_apart(batch: Batch) -> Batch:
-    """Return the batch with zeros for its NaN and a record of where they were; columns without any value left out."""
+    """Return the batch with zeros for its NaN and a record of where they were; columns without any value left out.
+
+    Its values are overwritten, so they must be its own.
+    """
     observed, per_feature = observe(batch.values)
     if batch.whole is not None:
-        batch = replace(batch, whole_observed=observe(batch.whole.together())[0])
+        values = batch.whole.together()
+        batch = replace(batch, whole_observed=observe(values)[0], whole=Rows(values))
     if observed is None:
         return batch
     if batch.whole_observed is not None:

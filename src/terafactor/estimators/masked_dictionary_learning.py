@@ -222,6 +222,7 @@ class MaskedDictionaryLearning(
             seed, state = resolve_seed(self.random_state), None
         else:
             seed, state = self._seed, self._state if self._is_sure(source, problem) else copy.deepcopy(self._state)
+            state.inner = None  # components_ are the atoms themselves, and may have been changed
             if state.dictionary.shape[0] != self.n_components:
                 raise ParameterError(
                     f"n_components is {self.n_components!r} but the model has {state.dictionary.shape[0]} atoms: "

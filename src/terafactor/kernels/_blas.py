@@ -24,6 +24,7 @@ from terafactor.kernels._jit import jit
 from terafactor.kernels._registers import NUMBER, data_of
 
 CHAR = ir.IntType(8)
+FLOAT64 = np.dtype(np.float64)
 
 OURS = re.compile(r"[\\/](numpy|scipy)(\.libs)?[\\/]")
 """Where wheels of NumPy and SciPy keep their libraries."""

@@ -10,11 +10,9 @@ import numpy as np
 from scipy import linalg
 
 from terafactor._typing import Array
-from terafactor.kernels._blas import address, factorize, product, solve_rows
+from terafactor.kernels._blas import FLOAT64, address, factorize, product, solve_rows
 from terafactor.kernels._jit import jit
 from terafactor.kernels._lanes import add_multiple
-
-FLOAT64 = np.dtype(np.float64)
 
 SINGULAR = 1e-12
 """Ratio of eigenvalues (or squared pivots) below which a Gram matrix counts as singular."""
@@ -45,12 +43,14 @@ def ridge_codes(gram: Array, correlations: Array, l2: float) -> Array:
     """Return the codes without an l1 term, by one Cholesky factorization for all rows.
 
     gram (k, k), correlations (b, k), both float64. A singular system (l2 = 0 and dependent atoms, or an atom without
-    observed entries) gets its solution of least norm.
+    observed entries) gets its solution of least norm; one that has overflowed, codes of NaN.
     """
     system, codes = with_ridge(gram, l2), correlations.copy()
-    if not solve_together(*_solvers(), system.copy(), codes):
-        codes = linalg.lstsq(system, correlations.T, cond=SINGULAR, check_finite=False)[0].T
-    return np.ascontiguousarray(codes)
+    if solve_together(*_solvers(), system.copy(), codes):
+        return codes
+    if not np.isfinite(system).all():
+        return np.full(correlations.shape, np.nan)
+    return np.ascontiguousarray(linalg.lstsq(system, correlations.T, cond=SINGULAR, check_finite=False)[0].T)
 
 
 def elastic_net_start(gram: Array, correlations: Array, l1: float, l2: float, *, dense: bool) -> tuple[Array, Array]:

@@ -43,7 +43,7 @@ import numpy as np
 from terafactor._threads import TILE, Executor, n_tiles
 from terafactor._typing import Array, Indices
 from terafactor.data import Batch, MatrixSource, Stretch
-from terafactor.kernels._blas import address
+from terafactor.kernels._blas import FLOAT64, address
 from terafactor.kernels.atoms import sweep_atoms
 from terafactor.kernels.coding import is_definite, least_ridge
 from terafactor.kernels.span import (
@@ -58,7 +58,7 @@ from terafactor.kernels.span import (
 from terafactor.problem import NormBall, Problem
 from terafactor.problem.problem import rounding_of
 from terafactor.solver.options import SolverOptions
-from terafactor.solver.state import FLOAT64, CodeSums, SurrogateState, absorb_codes
+from terafactor.solver.state import CodeSums, SurrogateState, absorb_codes
 from terafactor.solver.step import reseed_unused, step
 
 MOST_ROWS = 2048

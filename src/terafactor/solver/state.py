@@ -12,7 +12,7 @@ from terafactor._threads import Executor, Part, in_turn, nothing
 from terafactor._typing import Array, Indices
 from terafactor.data import Batch, Rows
 from terafactor.errors import DataError
-from terafactor.kernels._blas import address
+from terafactor.kernels._blas import FLOAT64, address
 from terafactor.kernels.accumulation import (
     absorb_code_sums,
     batch_weights,
@@ -32,7 +32,6 @@ from terafactor.problem import ElasticNet, Problem
 from terafactor.solver.lazy import LazyAtoms
 from terafactor.solver.position import Position
 
-FLOAT64 = np.dtype(np.float64)
 SPARSE = 0.3
 """Share of nonzero codes below which skipping the zeros beats the dense matrix product."""
 

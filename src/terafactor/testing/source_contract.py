@@ -10,7 +10,7 @@ import pytest
 
 from terafactor._typing import Array, Indices
 from terafactor.data import MatrixSource
-from terafactor.data.source import Rows, SourceView
+from terafactor.data.source import SourceView
 
 
 class CountingSource(SourceView):
@@ -32,10 +32,6 @@ class CountingSource(SourceView):
         self.n_reads += 1
         self.n_values += values.nnz
         return values
-
-    def in_place(self, rows: Indices) -> Rows | None:
-        """Nothing, so that all that is used is read."""
-        return None
 
 
 class SourceContract:
