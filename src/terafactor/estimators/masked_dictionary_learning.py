@@ -222,7 +222,6 @@ class MaskedDictionaryLearning(
             seed, state = resolve_seed(self.random_state), None
         else:
             seed, state = self._seed, self._state if self._is_sure(source, problem) else copy.deepcopy(self._state)
-            state.inner = None  # components_ are the atoms themselves, and may have been changed
             if state.dictionary.shape[0] != self.n_components:
                 raise ParameterError(
                     f"n_components is {self.n_components!r} but the model has {state.dictionary.shape[0]} atoms: "
@@ -232,10 +231,12 @@ class MaskedDictionaryLearning(
         options = replace(options, reduction=self._known_reduction(source))
         if state is None:
             state = self._initial_state(source, problem, options)
-        elif problem.constraint != self._constraint:
-            state.dictionary[:] = problem.constraint.project(state.dictionary)
-            state.lazy = None
-            state.refresh_sizes(problem)
+        else:
+            state.inner = None  # components_ are the atoms themselves, and may have been changed
+            if problem.constraint != self._constraint:
+                state.dictionary[:] = problem.constraint.project(state.dictionary)
+                state.lazy = None
+                state.refresh_sizes(problem)
         self._seed = seed
         return self._learn(source, problem, options, state)
 
