@@ -20,6 +20,7 @@ class Purpose(IntEnum):
     DATA = 3
     PACKING = 4
     HOLDOUT = 5
+    SAMPLE = 6
 
 
 def generator(seed: int, purpose: Purpose, *index: int) -> np.random.Generator:

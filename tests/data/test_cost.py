@@ -7,6 +7,8 @@ from terafactor import ArraySource, MaskedDictionaryLearning, PatchSource
 from terafactor.testing import CountingSource, SourceContract
 
 N_ROWS, N_FEATURES, BATCH = 48, 40, 6
+JUDGED = 4 * BATCH * N_FEATURES
+"""Values of the rows by which a fit is judged."""
 
 
 @pytest.fixture
@@ -33,22 +35,23 @@ def test_a_counting_source_is_like_the_source_it_wraps():
 
 @pytest.mark.parametrize("reduction", [1, 4, 8])
 def test_a_masked_fit_reads_one_part_in_reduction(source, reduction):
-    learner = MaskedDictionaryLearning(
-        3, reduction=reduction, statistics="masked", batch_size=BATCH, init=np.eye(3, N_FEATURES), random_state=0
-    ).fit(source)
-    assert source.n_reads == learner.n_steps_ == N_ROWS // BATCH
-    assert source.n_values == N_ROWS * N_FEATURES // reduction
+    how = {"statistics": "masked", "batch_size": BATCH, "n_epochs": 1, "init": np.eye(3, N_FEATURES)}
+    learner = MaskedDictionaryLearning(3, reduction=reduction, random_state=0, **how).fit(source)
+    assert source.n_reads - 1 == learner.n_steps_ == N_ROWS // BATCH
+    assert source.n_values == N_ROWS * N_FEATURES // reduction + JUDGED
 
 
 def test_full_statistics_read_whole_rows(source):
-    MaskedDictionaryLearning(3, reduction=4, statistics="full", init=np.eye(3, N_FEATURES)).fit(source)
-    assert source.n_values == N_ROWS * N_FEATURES
+    how = {"statistics": "full", "batch_size": BATCH, "n_epochs": 1, "init": np.eye(3, N_FEATURES)}
+    MaskedDictionaryLearning(3, reduction=4, **how).fit(source)
+    assert source.n_values == N_ROWS * N_FEATURES + JUDGED
 
 
 def test_auto_reads_masks_only_when_rows_are_not_in_memory(source):
-    learner = MaskedDictionaryLearning(3, reduction=4, init=np.eye(3, N_FEATURES)).fit(source)
+    how = {"batch_size": BATCH, "n_epochs": 1, "init": np.eye(3, N_FEATURES)}
+    learner = MaskedDictionaryLearning(3, reduction=4, **how).fit(source)
     assert learner.statistics_ == "masked"
-    assert source.n_values == N_ROWS * N_FEATURES // 4
+    assert source.n_values == N_ROWS * N_FEATURES // 4 + JUDGED
 
 
 @pytest.mark.parametrize("n_cycles", [1, 2])
@@ -60,8 +63,9 @@ def test_every_feature_is_seen_once_per_cycle(source, n_cycles):
 
 
 def test_the_start_reads_as_many_rows_as_there_are_atoms(source):
-    MaskedDictionaryLearning(3, reduction=4, statistics="masked", batch_size=BATCH, random_state=0).fit(source)
-    assert source.n_values == N_ROWS * N_FEATURES // 4 + 3 * N_FEATURES
+    how = {"statistics": "masked", "batch_size": BATCH, "n_epochs": 1}
+    MaskedDictionaryLearning(3, reduction=4, random_state=0, **how).fit(source)
+    assert source.n_values == N_ROWS * N_FEATURES // 4 + 3 * N_FEATURES + JUDGED
 
 
 @pytest.mark.parametrize("statistics", ["full", "masked"])

@@ -15,6 +15,8 @@ from terafactor.data import BatchStream
 from terafactor.data.masks import Masks
 from terafactor.data.read_ahead import DEPTH, N_READERS, QUICK, read_ahead
 from terafactor.errors import DataError
+from terafactor.problem import Problem
+from terafactor.solver import SolverOptions, SurrogateState, fit
 from terafactor.testing import CountingSource, SourceContract
 
 
@@ -132,11 +134,10 @@ def test_a_failing_reader_stops_the_fit_at_its_batch(X):
     source = SlowSource(X, bad_row=50)
     stream = BatchStream(source, 5, Masks(X.shape[1], 1, 0), 0, whole_rows=False)
     expected = next(number for number in range(18) if 50 in stream.rows(number))
-    learner = MaskedDictionaryLearning(
-        3, batch_size=5, init=np.eye(3, X.shape[1]), callbacks=[lambda now: steps.append(now.step)], random_state=0
-    )
+    options = SolverOptions(3, batch_size=5)
+    state = SurrogateState.start(np.eye(3, X.shape[1]), Problem(), masked=False)
     with pytest.raises(DataError, match="the disk is broken"):
-        learner.fit(source)
+        fit(source, Problem(), options, state, [lambda now: steps.append(now.step)])
     assert len(steps) == expected
     assert readers() == []
 

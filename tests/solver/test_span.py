@@ -2,6 +2,7 @@
 
 import copy
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from terafactor.kernels import reference
 from terafactor.kernels.atoms import sweep_atoms
 from terafactor.problem import ElasticNet, NormBall, Problem
 from terafactor.solver import SolverOptions, SurrogateState, fit, span
+from terafactor.solver.settling import last_fall
 
 PROBLEMS = {
     "lasso": Problem(0.02, ElasticNet(1.0), NormBall("l2"), code_tolerance=1e-12),
@@ -245,10 +247,12 @@ def test_plain_steps_forget_inner_products(computed):
     np.testing.assert_allclose(estimator.components_, plain.components_, atol=1e-5)
 
 
-def test_stops_when_the_surrogate_settles(steps_in_spans):
-    state = fit(SparseSource(make()), PROBLEMS["ridge"], SolverOptions(9, batch_size=20, n_epochs=100, tol=0.1))
-    assert state.n_settled >= 2
+def test_stops_when_the_objective_settles(steps_in_spans):
+    source, options = SparseSource(make()), SolverOptions(9, batch_size=20, n_epochs=1000, tol=0.1)
+    state = fit(source, PROBLEMS["ridge"], options, sample=source)
+    assert last_fall(state.checks) <= 0.1
     assert state.n_steps < 1200
+    assert fit(source, PROBLEMS["ridge"], replace(options, n_epochs=12)).n_steps == 144, "without a sample"
 
 
 def test_keeps_the_last_codes():
@@ -304,7 +308,7 @@ def test_reads_a_file(tmp_path, monkeypatch, steps_in_spans):
     anndata = pytest.importorskip("anndata")
     X = make()
     anndata.AnnData(X).write_h5ad(tmp_path / "cells.h5ad")
-    estimator = MaskedDictionaryLearning(9, alpha=0.02, batch_size=20, random_state=0)
+    estimator = MaskedDictionaryLearning(9, alpha=0.02, batch_size=20, n_epochs=1, random_state=0)
     atoms = estimator.fit(tmp_path / "cells.h5ad").components_
     assert sum(steps_in_spans) == 12
     monkeypatch.setattr("terafactor.data.source.MOST_STORED", 0.0)

@@ -11,7 +11,8 @@ import numpy as np
 
 from terafactor._random import Purpose, generator
 from terafactor._typing import Array, Indices
-from terafactor.data.source import FeatureTiles, MatrixSource, Rows, SourceView, check_indices
+from terafactor.data.array import ArraySource
+from terafactor.data.source import FeatureTiles, MatrixSource, Rows, SourceView, check_indices, read_finite
 
 
 class SelectedRows(SourceView):
@@ -81,12 +82,12 @@ class SelectedRows(SourceView):
         return self.base.in_place(self.rows[rows])
 
 
-def choose_rows(source: MatrixSource, n_rows: int, seed: int) -> Indices:
+def choose_rows(source: MatrixSource, n_rows: int, seed: int, purpose: Purpose = Purpose.HOLDOUT) -> Indices:
     """Return about ``n_rows`` rows drawn from (seed), ascending: single ones, or whole blocks where rows come in them.
 
     A block that is read together is kept or held out as one, so that neither part reads it in vain.
     """
-    random = generator(seed, Purpose.HOLDOUT)
+    random = generator(seed, purpose)
     blocks = [block for record in range(len(source.records)) for block in source.row_blocks(record) or ()]
     if n_rows == 0 or not blocks:
         return np.sort(random.permutation(source.shape[0])[:n_rows])
@@ -101,10 +102,26 @@ def choose_rows(source: MatrixSource, n_rows: int, seed: int) -> Indices:
     return np.sort(np.concatenate([np.asarray(block) for block in chosen]))
 
 
-def choose_records(source: MatrixSource, n_records: int, seed: int) -> Indices:
+def sample_rows(source: MatrixSource, n_rows: int, seed: int, *, allow_nan: bool) -> MatrixSource:
+    """Return at most ``n_rows`` rows of a source, in memory, drawn from (seed).
+
+    Where records are read as a whole, they come from two of them. Sparse rows stay sparse.
+    """
+    if source.whole_records:
+        rows = choose_records(source, min(2, len(whole_records(source))), seed, Purpose.SAMPLE)
+    else:
+        rows = choose_rows(source, min(n_rows, source.shape[0]), seed, Purpose.SAMPLE)
+    if len(rows) > n_rows:
+        rows = rows[np.linspace(0, len(rows) - 1, n_rows).round().astype(int)]
+    if source.in_memory and source.is_sparse:
+        return SelectedRows(source, rows)
+    return ArraySource(read_finite(source, rows, allow_nan=allow_nan), allow_nan=allow_nan)
+
+
+def choose_records(source: MatrixSource, n_records: int, seed: int, purpose: Purpose = Purpose.HOLDOUT) -> Indices:
     """Return the rows of ``n_records`` whole records drawn from (seed), ascending."""
     parts = whole_records(source)
-    numbers = generator(seed, Purpose.HOLDOUT).permutation(len(parts))[:n_records]
+    numbers = generator(seed, purpose).permutation(len(parts))[:n_records]
     return np.sort(np.concatenate([np.empty(0, np.int64), *(parts[number] for number in numbers)]))
 
 

@@ -3,6 +3,6 @@
 from terafactor.problem.constraint import NormBall
 from terafactor.problem.penalty import ElasticNet
 from terafactor.problem.problem import Problem
-from terafactor.problem.schedule import PowerDecay
+from terafactor.problem.schedule import GrowingWindow, PowerDecay, Schedule
 
-__all__ = ["ElasticNet", "NormBall", "PowerDecay", "Problem"]
+__all__ = ["ElasticNet", "GrowingWindow", "NormBall", "PowerDecay", "Problem", "Schedule"]

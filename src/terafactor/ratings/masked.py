@@ -13,6 +13,7 @@ from terafactor import solver
 from terafactor._threads import Executor
 from terafactor._typing import Array
 from terafactor.data import SparseSource
+from terafactor.data.rows import sample_rows
 from terafactor.kernels.ratings import row_width
 from terafactor.problem import ElasticNet, NormBall, PowerDecay, Problem
 from terafactor.ratings.biases import Biases
@@ -28,6 +29,9 @@ from terafactor.solver.state import SurrogateState
 
 N_BATCHES = 100
 """Batches in a pass, unless their size is given."""
+
+SAMPLE = 200
+"""Users by whose ratings ``tol`` judges whether the fit has settled."""
 
 PROBLEM = Problem(alpha=1.0, penalty=ElasticNet(0.0), constraint=NormBall("l2"))
 """Ridge codes, atoms in the unit ball."""
@@ -131,8 +135,9 @@ class MaskedMethod:
             first = surrogate.n_batches
         source = SparseSource(biases.centred(table), "ratings", absent=math.nan)
         options = self._options(table.shape[0])
+        sample = sample_rows(source, SAMPLE, self.seed, allow_nan=True) if self.tol > 0 else None
         surrogate = solver.fit(
-            source, self._problem(), options, surrogate, callbacks, first_batch=first, elapsed=elapsed,
+            source, self._problem(), options, surrogate, callbacks, sample=sample, first_batch=first, elapsed=elapsed,
             last_codes=last_codes, beside=beside_surrogate(biases, last_codes),
         )  # fmt: skip
         return MaskedState(surrogate, biases, last_codes)

@@ -2,7 +2,7 @@
 
 from terafactor.solver.callbacks import Callback, Evaluation, Snapshot
 from terafactor.solver.encode import encode, encode_to, objective
-from terafactor.solver.fit import fit
+from terafactor.solver.fit import fit, starting_atoms
 from terafactor.solver.options import SolverOptions
 from terafactor.solver.plan import Memory, Plan, make_plan
 from terafactor.solver.state import BatchSums, SurrogateState
@@ -22,5 +22,6 @@ __all__ = [
     "fit",
     "make_plan",
     "objective",
+    "starting_atoms",
     "step",
 ]

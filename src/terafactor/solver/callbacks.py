@@ -68,6 +68,11 @@ class Snapshot:
     _learner: Learner
 
     @property
+    def may_settle(self) -> bool:
+        """Whether the fit ends when it has settled, so that :attr:`batches_to_do` is a bound."""
+        return bool(getattr(self._learner, "may_settle", False))
+
+    @property
     def components(self) -> Array:
         """The atoms at this moment (k, p), a copy."""
         return self._learner.atoms().copy()

@@ -86,9 +86,13 @@ class WholeRows:
         values = read_finite(source, numbers, allow_nan=missing)
         return cls(numbers, values, observe(values)[0] if missing else None)
 
+    def correlate(self, atoms: Atoms) -> Array:
+        """Return the inner products of rows and atoms (b, k), float64."""
+        return correlate(self.values, atoms.dictionary, atoms.executor, gram=False)[1]
+
     def encode(self, problem: Problem, atoms: Atoms) -> Array:
         """Return the codes (b, k), float64."""
-        _, correlations = correlate(self.values, atoms.dictionary, atoms.executor, gram=False)
+        correlations = self.correlate(atoms)
         if self.observed is None:
             return problem.encode_from(atoms.gram, correlations, 1.0, atoms.precision, atoms.executor)
         return problem.encode_observed(
@@ -118,7 +122,12 @@ class StoredRows:
         numbers = np.arange(rows.start, rows.stop)
         return cls(numbers, read_stored_finite(source, numbers))
 
-    def _correlate(self, atoms: Atoms) -> Array:
+    @property
+    def observed(self) -> None:
+        """Every row has a value at each feature."""
+
+    def correlate(self, atoms: Atoms) -> Array:
+        """Return the inner products of rows and atoms (b, k), float64."""
         correlations = np.empty((len(self.numbers), len(atoms.gram)))
 
         def multiply(first: int, last: int) -> None:
@@ -129,7 +138,7 @@ class StoredRows:
 
     def encode(self, problem: Problem, atoms: Atoms) -> Array:
         """Return the codes (b, k), float64."""
-        return problem.encode_from(atoms.gram, self._correlate(atoms), 1.0, atoms.precision, atoms.executor)
+        return problem.encode_from(atoms.gram, self.correlate(atoms), 1.0, atoms.precision, atoms.executor)
 
     def losses(self, problem: Problem, atoms: Atoms, codes: Array) -> Array:
         """Return l(x) of the rows, with ``|x - a D|^2 = |x|^2 - 2 a (x D')' + a D D' a'``: no row is made whole.
@@ -138,7 +147,7 @@ class StoredRows:
         """
         precise = codes.astype(np.float64)
         squares = self.values.power(2).sum(axis=1, dtype=np.float64)
-        squares += np.einsum("ij,ij->i", precise @ atoms.gram - 2 * self._correlate(atoms), precise)
+        squares += np.einsum("ij,ij->i", precise @ atoms.gram - 2 * self.correlate(atoms), precise)
         return 0.5 * np.maximum(squares, 0.0) + float(problem.alpha) * problem.penalty.value(precise)
 
 
@@ -202,17 +211,44 @@ def objective(
     return total / n_rows if n_rows else math.nan
 
 
-def encoded_parts(
-    source: MatrixSource, atoms: Atoms, problem: Problem, missing: bool
-) -> Generator[tuple[WholeRows | StoredRows, Array], None, None]:
-    """Yield the rows of a source in their order with their codes (b, k), a bounded number at a time."""
-    problem = replace(problem, code_tolerance=min(problem.code_tolerance, FINAL_TOLERANCE))
+def strongest_penalties(
+    source: MatrixSource, dictionary: Array, n_threads: int = 1, *, positive: bool, missing: bool = False
+) -> Array:
+    """Return for each row the strength of an l1 penalty from which on its code is zero (n,), float64.
+
+    That is the largest absolute correlation with an atom (the largest correlation where codes are ``positive``), over
+    the observed features and scaled up to all of them.
+    """
+    strengths = np.zeros(source.shape[0])
+    with Executor(n_threads) as executor:
+        atoms = Atoms.of(dictionary, source, executor)
+        with contextlib.closing(row_parts(source, atoms, missing)) as parts:
+            for part in parts:
+                correlations = part.correlate(atoms)
+                largest = (correlations if positive else np.abs(correlations)).max(axis=1)
+                if part.observed is not None:
+                    largest /= np.maximum(part.observed.mean(axis=1), 1 / source.shape[1])
+                strengths[part.numbers] = np.maximum(largest, 0.0)
+    return strengths
+
+
+def row_parts(source: MatrixSource, atoms: Atoms, missing: bool) -> Generator[WholeRows | StoredRows, None, None]:
+    """Yield the rows of a source in their order, a bounded number at a time."""
     stored = source.is_sparse and not missing
     tasks: Iterator[Callable[[], WholeRows | StoredRows]] = (
         partial(StoredRows.read, source, rows) if stored else partial(WholeRows.read, source, rows, missing)
         for rows in consecutive_parts(source, rows_at_once(source, len(atoms.gram), stored))
     )
     with contextlib.closing(read_ahead(tasks, in_memory=source.in_memory)) as parts:
+        yield from parts
+
+
+def encoded_parts(
+    source: MatrixSource, atoms: Atoms, problem: Problem, missing: bool
+) -> Generator[tuple[WholeRows | StoredRows, Array], None, None]:
+    """Yield the rows of a source in their order with their codes (b, k), a bounded number at a time."""
+    problem = replace(problem, code_tolerance=min(problem.code_tolerance, FINAL_TOLERANCE))
+    with contextlib.closing(row_parts(source, atoms, missing)) as parts:
         for part in parts:
             yield part, part.encode(problem, atoms).astype(atoms.dictionary.dtype, copy=False)
 

@@ -26,10 +26,10 @@ from terafactor.solver.callbacks import Callback
 from terafactor.solver.loop import Advance, Elapsed, run_loop
 from terafactor.solver.options import SolverOptions
 from terafactor.solver.position import Position
+from terafactor.solver.settling import Settling
 from terafactor.solver.span import is_spanned, learn_stretch, stretch_length
 from terafactor.solver.state import SurrogateState
 from terafactor.solver.step import step
-from terafactor.solver.stopping import SurrogateStop
 
 logger = logging.getLogger("terafactor")
 
@@ -47,6 +47,7 @@ def fit(
     state: SurrogateState | None = None,
     callbacks: Sequence[Callback] = (),
     *,
+    sample: MatrixSource | None = None,
     first_batch: int = 0,
     elapsed: Elapsed | None = None,
     last_codes: Array | None = None,
@@ -66,6 +67,8 @@ def fit(
         Where to go on from, changed in place. By default atoms start from the first rows visited.
     callbacks : sequence of Callback
         Called after every step, in this order.
+    sample : MatrixSource, optional
+        Rows on which ``options.tol`` judges whether the fit has settled; without them it never does.
     first_batch : int
         Number of the first batch to read: that of the interrupted fit for one that resumes.
     elapsed : Elapsed, optional
@@ -89,12 +92,12 @@ def fit(
             f"the state to go on from is {state.dictionary.dtype}, but the rows are {source.dtype}: convert one of them"
         )
     if state is None:
-        state = initial_state(stream, problem, options)
+        state = SurrogateState.start(starting_atoms(source, problem, options), problem, masked=options.masked)
         n_bytes = source.stored_bytes(stream.first_rows(options.n_components))
         elapsed = replace(elapsed, bytes_read=elapsed.bytes_read + n_bytes)
     last_batch = max(1, math.ceil(options.n_epochs * stream.batches_per_epoch - 1e-9))  # 0.07 of 100 is 7
     run_loop(
-        DictionaryLearner(stream, problem, options, state, last_codes, beside),
+        DictionaryLearner(stream, problem, options, state, sample, last_codes, beside),
         range(first_batch, last_batch),
         stream.batches_per_epoch,
         callbacks,
@@ -128,6 +131,7 @@ class DictionaryLearner:
         problem: Problem,
         options: SolverOptions,
         state: SurrogateState,
+        sample: MatrixSource | None = None,
         last_codes: Array | None = None,
         beside: Position | None = None,
     ) -> None:
@@ -138,8 +142,14 @@ class DictionaryLearner:
         self.options = options
         self.state = state
         self._executor = Executor(options.n_threads)
-        self._stop = SurrogateStop(options.tol, stream.masks.cycle_length)
-        self._asked_at = state.n_steps
+        self._settling = None
+        if options.tol > 0 and sample is not None:
+            self._settling = Settling(sample, problem, options, stream.masks.cycle_length)
+
+    @property
+    def may_settle(self) -> bool:
+        """Whether the fit ends when it has settled."""
+        return self._settling is not None
 
     @property
     def n_steps(self) -> int:
@@ -197,10 +207,11 @@ class DictionaryLearner:
             self.last_codes[rows] = codes
 
     def has_settled(self) -> bool:
-        before, self._asked_at = self._asked_at, self.state.n_steps
-        if self._stop.is_due(before, self.state.n_steps):
-            self._stop.update(self.state, self.surrogate())
-        return self._stop.has_settled(self.state)
+        if self._settling is None:
+            return False
+        if self._settling.is_due(self.state):
+            self._settling.check(self.state, self.atoms())
+        return self._settling.has_settled(self.state)
 
     def surrogate(self) -> float:
         state = self.state
@@ -259,14 +270,15 @@ def projecting(
             state.dictionary = state.lazy.pause(state.dictionary, executor)
 
 
-def initial_state(stream: BatchStream, problem: Problem, options: SolverOptions) -> SurrogateState:
-    """Return the state before the first step, with atoms made from the first rows that the stream visits."""
-    rows = read_finite(stream.source, stream.first_rows(options.n_components), allow_nan=options.missing)
+def starting_atoms(source: MatrixSource, problem: Problem, options: SolverOptions) -> Array:
+    """Return the atoms (k, p) that a fit starts from by itself: made from the first rows that it visits."""
+    stream = make_stream(source, options)
+    rows = read_finite(source, stream.first_rows(options.n_components), allow_nan=options.missing)
     if options.missing:
         np.nan_to_num(rows, copy=False, nan=0.0)
     check_scale(rows)
-    atoms = initial_atoms(rows, options.n_components, problem.constraint, options.seed)
-    return SurrogateState.start(atoms, problem, masked=options.masked)
+    with Executor():  # threads of BLAS would change last bits
+        return initial_atoms(rows, options.n_components, problem.constraint, options.seed)
 
 
 def check_scale(rows: Array) -> None:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from terafactor._typing import is_number
 from terafactor.errors import ParameterError
-from terafactor.problem import PowerDecay
+from terafactor.problem import PowerDecay, Schedule
 
 Statistics = Literal["masked", "full"]
 Projection = Literal["masked", "exact"]
@@ -37,8 +37,8 @@ class SolverOptions:
     projection: Projection = "masked"
     """How atoms return to the ball: "masked" with the entries outside the mask fixed, "exact" with all of them."""
 
-    schedule: PowerDecay = field(default_factory=PowerDecay)
-    """Weight of each step in the statistics."""
+    schedule: Schedule = field(default_factory=PowerDecay)
+    """How fast the statistics forget."""
 
     n_epochs: float = 1
     """Passes over the data; a fraction is a part of a pass."""

@@ -116,7 +116,8 @@ class ProgressBar:
     def _line(self, snapshot: Snapshot) -> str:
         speed = self._speed(snapshot)
         left = snapshot.seconds * (snapshot.batches_to_do / max(snapshot.batches_done, 1) - 1)
-        ending = f"done, stopped by {snapshot.stopped_by}" if snapshot.stopped_by else f"{left:.0f} s left"
+        bound = "at most " if snapshot.may_settle else ""
+        ending = f"done, stopped by {snapshot.stopped_by}" if snapshot.stopped_by else f"{bound}{left:.0f} s left"
         return (
             f"terafactor: {snapshot.batches_done} of {snapshot.batches_to_do} batches, {speed:.0f} rows/s, "
             f"surrogate {self._surrogate}, {ending}"
@@ -125,7 +126,7 @@ class ProgressBar:
     def _show_bar(self, snapshot: Snapshot, finished: bool) -> None:
         if self._bar is None:
             self._bar = Progress(
-                TextColumn("learning"),
+                TextColumn("learning until settled, at most" if snapshot.may_settle else "learning"),
                 BarColumn(),
                 TaskProgressColumn(),
                 TextColumn("{task.fields[speed]} rows/s, surrogate {task.fields[surrogate]}"),

@@ -135,8 +135,8 @@ def _learn_in_span(
         found = problem.encode_from(gram, span.with_atoms[part].astype(np.float64), 1.0, precision, executor)
         found = found.astype(dtype)
         sums = CodeSums.of_codes(found, len(found), problem.penalty)
-        gain = absorb_codes(state, sums, options.schedule.weight(state.n_steps + 1))
         count += len(found)
+        gain = absorb_codes(state, sums, options.schedule, count)
         weight = min(1.0, gain * len(found) / count)
         codes[part] = found
         moved = span.step(part, 1 - weight, (weight / len(found)) * found, problem.constraint, state)

@@ -28,7 +28,7 @@ from terafactor.kernels.accumulation import (
     scatter_features,
 )
 from terafactor.kernels.atoms import atom_sizes
-from terafactor.problem import ElasticNet, Problem
+from terafactor.problem import ElasticNet, Problem, Schedule
 from terafactor.solver.lazy import LazyAtoms
 from terafactor.solver.position import Position
 
@@ -36,7 +36,7 @@ SPARSE = 0.3
 """Share of nonzero codes below which skipping the zeros beats the dense matrix product."""
 
 ARRAYS = ("dictionary", "data_code", "code_gram", "feature_counts", "sizes", "multipliers", "idle_rows")
-NUMBERS = ("mean_penalty", "n_steps", "n_batches", "n_samples", "n_reseeded", "surrogates", "n_settled")
+NUMBERS = ("mean_penalty", "n_steps", "n_batches", "n_samples", "n_reseeded", "checks")
 
 
 @dataclass
@@ -79,11 +79,8 @@ class SurrogateState:
     n_reseeded: int = 0
     """Atoms started anew because nothing used them."""
 
-    surrogates: list[float] = field(default_factory=list)
-    """Last values of the surrogate, when the fit may stop by them."""
-
-    n_settled: int = 0
-    """How many times in a row they showed no change."""
+    checks: list[tuple[int, float]] = field(default_factory=list)
+    """Rows seen and objective on a sample of rows at the last evaluations, when the fit may stop by them."""
 
     lazy: LazyAtoms | None = None
     """With exact projections: what rows of the dictionary wait for. See :meth:`current_dictionary`."""
@@ -156,8 +153,7 @@ class SurrogateState:
             n_batches=position.number("n_batches"),
             n_samples=position.number("n_samples"),
             n_reseeded=position.number("n_reseeded"),
-            surrogates=[float(value) for value in position.number("surrogates", list)],
-            n_settled=position.number("n_settled"),
+            checks=[(int(rows), float(value)) for rows, value in position.numbers.get("checks", ())],
             lazy=LazyAtoms.at(lazy, (k, p)) if lazy.arrays else None,
             inner=position.array("inner", (2 * k, 2 * k), np.float64) if carried else None,
             n_carried=position.number("n_carried") if carried else 0,
@@ -327,16 +323,17 @@ def put_back(values: Array, columns: Indices | None, matrix: Array) -> Part:
     return lambda start, stop: scatter_features(values, chosen, start, stop, matrix.T)
 
 
-def absorb_codes(state: SurrogateState, sums: CodeSums, weight: float) -> float:
+def absorb_codes(state: SurrogateState, sums: CodeSums, schedule: Schedule, n_visits: float) -> float:
     """Take in what codes alone tell; return the gain, what multiplies the share of the batch in the samples.
 
-    weight: of this step, if all batches had the same size. The weight of the batch's mean follows its share of the
-    samples seen, ``min(1, weight * t * n_rows / n_samples)``, for the codes as for each feature: with batches of
-    unequal size, anything else lets one of the two statistics forget faster than the other, and atoms shrink.
+    n_visits: mean over features of the rows in which they were seen, this batch included. The weight of the batch's
+    mean follows its share of the samples seen, ``min(1, gain * n_rows / n_samples)``, for the codes as for each
+    feature: with batches of unequal size, anything else lets one of the two statistics forget faster than the other,
+    and atoms shrink.
     """
     state.n_steps += 1
     state.n_samples += sums.n_rows
-    gain = weight * state.n_steps
+    gain = schedule.gain(state.n_steps, n_visits)
     share = min(1.0, gain * sums.n_rows / state.n_samples)
     absorb_code_sums(sums.code_gram, sums.used, sums.n_rows, share, state.code_gram, state.idle_rows)
     state.mean_penalty += share * (sums.penalty / sums.n_rows - state.mean_penalty)
@@ -346,17 +343,18 @@ def absorb_codes(state: SurrogateState, sums: CodeSums, weight: float) -> float:
 def absorb(
     state: SurrogateState,
     sums: BatchSums,
-    weight: float,
+    schedule: Schedule,
     columns: Indices | None,
     executor: Executor,
     product: Product,
 ) -> tuple[Array, Part]:
     """Take the sums of a step into the statistics; return ``data_code`` at ``columns`` (k, s), each row contiguous.
 
-    What fills it comes with it, and must be called before the statistics are used again. weight: as in
-    :func:`absorb_codes`; product: what ``sums.data_code`` will be.
+    What fills it comes with it, and must be called before the statistics are used again. product: what
+    ``sums.data_code`` will be.
     """
-    gain = absorb_codes(state, sums, weight)
+    n_visits = (int(state.feature_counts.sum()) + int(sums.feature_rows.sum())) / len(state.feature_counts)
+    gain = absorb_codes(state, sums, schedule, n_visits)
     keep, take = np.empty((2, len(sums.feature_rows)), state.data_code.dtype)
     batch_weights(sums.feature_rows, sums.columns, state.feature_counts, gain, keep, take)
     by_atom = state.data_code.flags.c_contiguous

@@ -48,8 +48,7 @@ def step(
         batch.values, atoms, state.dictionary.shape[1], executor, batch.observed, before=take_out, meanwhile=meanwhile
     )
     sums, product = BatchSums.of(batch, codes, problem.penalty)
-    weight = options.schedule.weight(state.n_steps + 1)
-    data_code, take_in = absorb(state, sums, weight, batch.columns, executor, product)
+    data_code, take_in = absorb(state, sums, options.schedule, batch.columns, executor, product)
     write = put_back(atoms, batch.columns, state.dictionary)
     ball = problem.constraint.lower()
     if lazy is not None and batch.columns is not None:
