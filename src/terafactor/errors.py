@@ -9,6 +9,8 @@ Every error names the thing, the value received, the value needed and the way ou
     ├── StorageError (OSError)             a file could not be read or written
     ├── RunInterruptedError                     a run was asked to stop, and wrote a checkpoint
     └── MissingDependencyError (ImportError)   an optional package is not installed
+
+A fit that works but is likely not what was wanted gives a ``FitWarning`` (UserWarning).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from pathlib import Path
 __all__ = [
     "DataError",
     "DataTypeError",
+    "FitWarning",
     "MissingDependencyError",
     "ParameterError",
     "RunInterruptedError",
@@ -28,6 +31,10 @@ __all__ = [
 
 class TerafactorError(Exception):
     """Base of all errors that terafactor raises on purpose."""
+
+
+class FitWarning(UserWarning):
+    """The fit worked, but its result is likely not what was wanted."""
 
 
 class ParameterError(TerafactorError, ValueError):

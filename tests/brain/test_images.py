@@ -55,7 +55,9 @@ def test_packing_reads_each_image_once(study, tmp_path):
 def test_without_packing_each_image_is_read_once_per_pass(study):
     source = masked_images(study.images, "auto", study.mask, {})
     first = MaskedDictionaryLearning(3, reduction=2, batch_size=20, n_epochs=3, random_state=0).fit(source)
-    assert max(source.n_read) == 3  # fewer where a pass begins with the image that the one before ended with
+    # Fewer where a pass begins with the image that the one before ended with, and two more for the rows to judge by.
+    assert max(source.n_read) <= 3 + 1
+    assert sum(source.n_read) <= 3 * len(source.n_read) + 2
     again = MaskedDictionaryLearning(3, reduction=2, batch_size=20, n_epochs=3, random_state=0).fit(source)
     np.testing.assert_array_equal(first.components_, again.components_)
 

@@ -49,10 +49,10 @@ def test_it_refuses_what_does_not_fit(run, capsys, monkeypatch):
 def test_it_takes_a_reduction_that_the_fit_will_choose(run, capsys):
     assert run("-k", "3", "--reduction", "auto") == 0
     shown = " ".join(capsys.readouterr().out.split())
-    for text in ("40 x 90", "1 epoch at", "trials before it"):
+    for text in ("32 x 90", "200 epochs at", "trials before it", "it ends when it has settled"):
         assert text in shown
     assert run("-k", "3", "--reduction", "some") == 2
-    assert "a number >= 1 or auto, got 'some'" in " ".join(capsys.readouterr().err.split())
+    assert "--reduction needs a number or auto, got 'some'" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_packed_store_is_not_to_be_packed(run, capsys):

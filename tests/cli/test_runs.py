@@ -68,7 +68,7 @@ def test_from_fit_to_codes(scratch, X):
 
 
 def test_json_tells_a_script_how_it_ended():
-    ended = json.loads(invoke("fit", "X.npy", "--out", "run", "--json", "-k", 2).stdout)
+    ended = json.loads(invoke("fit", "X.npy", "--out", "run", "--json", "-k", 2, "--epochs", 1).stdout)
     assert ended["stopped_by"] == "n_epochs"
     assert np.isfinite(ended["objective"])
     assert ended["steps"] == 3
@@ -132,7 +132,7 @@ def test_resume_finds_the_data_from_any_folder(scratch, X, monkeypatch, address)
     monkeypatch.chdir(scratch / "[1]")
     np.save("X.npy", X)
     zarr.create_array("Z.zarr", name="inner/X", data=X)
-    invoke("fit", address, "-k", 3, "--seed", 0, "--out", "run")
+    invoke("fit", address, "-k", 3, "--epochs", 1, "--seed", 0, "--out", "run")
     monkeypatch.chdir("run")
     result = invoke("resume", ".", "--epochs", 2)
     assert result.exit_code == 0, (result.output, result.exception)
@@ -158,7 +158,7 @@ def test_data_that_fails_at_the_first_step_does_not_block_the_directory(scratch,
 
 
 def test_resume_finds_the_data_under_another_name(scratch, X):
-    line = ["fit", "X.npy", "-k", 3, "--batch-size", 10, "--seed", 0, "--out", "run"]
+    line = ["fit", "X.npy", "-k", 3, "--batch-size", 10, "--epochs", 1, "--seed", 0, "--out", "run"]
     assert invoke(*line).exit_code == 0
     (scratch / "X.npy").rename(scratch / "other.npy")
     assert invoke("resume", "run", "--epochs", 2, "--source", "other.npy").exit_code == 0

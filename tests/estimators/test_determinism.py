@@ -59,7 +59,7 @@ def test_a_generator_is_a_seed_too(X, make):
 @pytest.mark.parametrize("masking", MASKING[:3], ids=str)
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
 def test_the_number_of_threads_does_not_change_a_bit(wide, setting, masking):
-    learner = MaskedDictionaryLearning(5, batch_size=8, random_state=0, **setting, **masking)
+    learner = MaskedDictionaryLearning(5, batch_size=8, n_epochs=2, tol=1e-9, random_state=0, **setting, **masking)
     one, two, three = (clone(learner).set_params(n_threads=n).fit(wide, validation=wide[:20]) for n in (1, 2, 3))
     for several in (two, three):
         assert_same_bits(several, one)
@@ -72,7 +72,7 @@ def test_the_number_of_threads_does_not_change_a_bit(wide, setting, masking):
 @pytest.mark.parametrize("n_rows", [3, 40])
 def test_the_threads_of_blas_do_not_change_a_bit(wide, n_rows):
     # 3 rows for 40 atoms: the others start from mixtures of rows, made by a matrix product
-    learner = MaskedDictionaryLearning(40, alpha=0.5, reduction=2, n_threads=1, random_state=0)
+    learner = MaskedDictionaryLearning(40, alpha=0.5, reduction=2, n_epochs=2, n_threads=1, random_state=0)
     rows = wide[:n_rows].astype(np.float64)
     learned = []
     for n_threads in (1, 2):

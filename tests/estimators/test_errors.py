@@ -255,7 +255,9 @@ def test_a_bad_row_late_in_a_file_leaves_the_model_as_it_was(tmp_path, X, projec
     bad = X.copy()
     bad[-1, 4] = np.nan
     np.save(tmp_path / "bad.npy", bad)
-    learner = MaskedDictionaryLearning(3, batch_size=10, reduction=2, projection=projection, random_state=0).fit(X)
+    learner = MaskedDictionaryLearning(
+        3, batch_size=10, n_epochs=1, reduction=2, projection=projection, random_state=0
+    ).fit(X)
     before = joblib.hash(vars(learner))
     with pytest.raises(DataError, match=f"row {len(X) - 1}, feature 4"):
         learner.partial_fit(str(tmp_path / "bad.npy"))

@@ -151,7 +151,7 @@ def test_history_counts_upwards(X):
 
 
 def test_without_rows_held_out_history_holds_the_end(X):
-    learner = MaskedDictionaryLearning(3, batch_size=5, random_state=0).fit(X)
+    learner = MaskedDictionaryLearning(3, batch_size=5, n_epochs=1, random_state=0).fit(X)
     (evaluation,) = learner.history_
     assert evaluation.objective is None
     assert evaluation.step == learner.n_steps_ == 18
@@ -278,7 +278,7 @@ def test_init_is_moved_into_the_ball(X):
 
 
 def test_fit_starts_anew(X):
-    learner = MaskedDictionaryLearning(3, reduction=2, random_state=0).fit(X)
+    learner = MaskedDictionaryLearning(3, reduction=2, n_epochs=1, random_state=0).fit(X)
     once = learner.components_.copy()
     learner.partial_fit(X).fit(X)
     np.testing.assert_array_equal(learner.components_, once)

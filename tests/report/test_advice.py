@@ -38,7 +38,6 @@ def unused():
     ("changes", "words"),
     [
         ({"stopped_by": "max_time", "parameters": {"max_time": 60}}, "time was up.*60.*[Rr]aise max_time"),
-        ({"stopped_by": "tol", "parameters": {"tol": 1e-3}}, "settled.*0.001.*lower it"),
         ({"stopped_by": "interrupt"}, "interrupted.*resume"),
         ({"stopped_by": "SIGTERM"}, "stopped by SIGTERM"),
         ({"stopped_by": "callback"}, "callback stopped"),

@@ -124,7 +124,7 @@ class WithPanel(MaskedDictionaryLearning):
 
 
 def test_an_estimator_adds_its_panels(X, tmp_path):
-    page = page_of(WithPanel(5, batch_size=9).fit(X), tmp_path)
+    page = page_of(WithPanel(5, batch_size=9, n_epochs=1).fit(X), tmp_path)
     assert "One of my own" in headings(page)
     assert "<p>10 steps</p>" in page
 

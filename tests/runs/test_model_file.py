@@ -63,7 +63,8 @@ def test_an_unfitted_model_cannot_be_saved(tmp_path):
     assert not (tmp_path / "model").exists()
 
 
-EXPORTED = {"components_", "feature_counts_", "n_features_in_", "n_steps_", "reduction_"}
+EXPORTED = {"components_", "feature_counts_", "n_features_in_", "n_steps_", "n_iter_"}
+EXPORTED |= {"alpha_", "batch_size_", "reduction_"}
 
 
 def test_export_is_plain_arrays(X, tmp_path):

@@ -99,13 +99,12 @@ def test_a_run_killed_once_it_has_settled_ends_there(X, tmp_path):
         assert files(tmp_path / f"{step}") == files(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("tol", [0.0, 1e-9])
-def test_a_run_that_has_settled_goes_on_with_another_tolerance(X, tmp_path, tol):
+def test_a_run_that_has_settled_goes_on_without_a_tolerance(X, tmp_path):
     settled = train(estimator(n_epochs=1000, tol=0.05), X, tmp_path, checkpoints=STEPS)
     n_epochs = settled.n_steps_ // 9 + 2  # nine steps a pass
     again = train(estimator(n_epochs=n_epochs, tol=0.05), X, tmp_path, resume=True, checkpoints=STEPS)
     assert (again.stopped_by_, again.n_steps_) == ("tol", settled.n_steps_)
-    further = train(estimator(n_epochs=n_epochs, tol=tol), X, tmp_path, resume=True, checkpoints=STEPS)
+    further = train(estimator(n_epochs=n_epochs, tol=0.0), X, tmp_path, resume=True, checkpoints=STEPS)
     assert further.stopped_by_ == "n_epochs"
     whole = train(estimator(n_epochs=n_epochs, tol=0.0), X, tmp_path / "whole", checkpoints=STEPS)
     np.testing.assert_array_equal(further.components_, whole.components_)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -107,7 +107,7 @@ class BrainDictionaryLearning(AtlasTraining, AtlasReporting, TransformerMixin, B
         n_epochs: float | None = None,
         dict_init: Any = None,
         positive_dict: bool = False,
-        forgetting: float = 0.9,
+        forgetting: float | Literal["auto"] = "auto",
         tol: float = 0.0,
         max_time: float | None = None,
         store: Any = None,

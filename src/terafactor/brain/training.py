@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from terafactor.estimators.model_file import ModelFileMixin
 from terafactor.problem import ElasticNet, NormBall, Problem
 from terafactor.runs.artifact import Artifact
 from terafactor.runs.parameters import from_plain, plain_parameters
-from terafactor.solver.callbacks import Callback
+from terafactor.solver.callbacks import Callback, Evaluation
 from terafactor.solver.fit import initial_atoms
 from terafactor.solver.loop import Elapsed, Learner
 from terafactor.solver.position import Position
@@ -43,7 +43,7 @@ class AtlasTraining(ModelFileMixin):
     n_epochs: float | None
     dict_init: Any
     positive_dict: bool
-    forgetting: float
+    forgetting: float | Literal["auto"]
     tol: float
     max_time: float | None
     store: Any
@@ -195,6 +195,14 @@ class AtlasTraining(ModelFileMixin):
         if len(given) != self.n_components:
             raise ParameterError(f"dict_init has {len(given)} maps, but n_components is {self.n_components}")
         return initial_atoms(np.ascontiguousarray(given, data.dtype), self.n_components, constraint, seed)
+
+    @property
+    def progress_(self) -> str:
+        """Whether the fit has settled, in words: "settled", or by how much it still improves per pass."""
+        return self._progress(getattr(self, "history_", ()))
+
+    def _progress(self, history: Sequence[Evaluation]) -> str:
+        return self._learner._progress(history)
 
     def _keep(self, learner: MaskedDictionaryLearning) -> None:
         """Set the learned attributes: maps by what they explain, mostly positive."""

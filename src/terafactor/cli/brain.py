@@ -23,7 +23,6 @@ from terafactor.cli.options import (
     RunFolder,
     Seed,
     Threads,
-    Tol,
     parse_holdout,
 )
 from terafactor.cli.transform import Model, check_absent, load_kind
@@ -85,7 +84,9 @@ def fit(
         float | None,
         typer.Option(help="Passes; by default as many as visit each voxel 30 times.", rich_help_panel=SOLVER),
     ] = None,
-    tol: Tol = 0.0,
+    tol: Annotated[
+        float, typer.Option(help="Stop when doubling the rows gains less; 0 never.", rich_help_panel=SOLVER)
+    ] = 0.0,
     max_time: MaxTime = None,
     seed: Seed = None,
     holdout: Holdout = None,

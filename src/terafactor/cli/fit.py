@@ -33,16 +33,16 @@ from terafactor.cli.options import (
     Statistics,
     Threads,
     Tol,
+    parse_auto,
     parse_constraint,
     parse_holdout,
     parse_penalty,
-    parse_reduction,
 )
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-FIT_EXAMPLE = "Example: terafactor fit X.npy -k 70 --penalty l2 --constraint l1 --alpha 1e-3 --reduction 12 --out run/"
+FIT_EXAMPLE = "Example: terafactor fit X.npy -k 70 --penalty l2 --constraint l1 --out run/"
 RESUME_EXAMPLE = "Example: terafactor resume run/ --epochs 4"
 
 
@@ -50,7 +50,7 @@ def fit(
     source: Source,
     out: RunFolder,
     components: Components = 20,
-    alpha: Alpha = 1.0,
+    alpha: Alpha = "auto",
     penalty: Penalty = "l1",
     constraint: Constraint = "l2",
     positive_code: Annotated[
@@ -63,10 +63,10 @@ def fit(
     reduction: Reduction = "1",
     statistics: Statistics = "auto",
     projection: Projection = "masked",
-    batch_size: BatchSize = 40,
-    epochs: Epochs = 1.0,
-    forgetting: Forgetting = 0.9,
-    tol: Tol = 0.0,
+    batch_size: BatchSize = "auto",
+    epochs: Epochs = "auto",
+    forgetting: Forgetting = "auto",
+    tol: Tol = "auto",
     max_time: MaxTime = None,
     seed: Seed = None,
     holdout: Holdout = None,
@@ -82,19 +82,19 @@ def fit(
 
     estimator = MaskedDictionaryLearning(
         components,
-        alpha=alpha,
+        alpha=parse_auto("alpha", alpha),
         penalty=parse_penalty(penalty),
         constraint=parse_constraint(constraint),
         positive_code=positive_code,
         positive_dict=positive_dict,
         missing=missing,
-        reduction=parse_reduction(reduction),
+        reduction=parse_auto("reduction", reduction),
         statistics=statistics,
         projection=projection,
-        batch_size=batch_size,
-        n_epochs=epochs,
-        forgetting=forgetting,
-        tol=tol,
+        batch_size=parse_auto("batch-size", batch_size, int),
+        n_epochs=parse_auto("epochs", epochs),
+        forgetting=parse_auto("forgetting", forgetting),
+        tol=parse_auto("tol", tol),
         max_time=max_time,
         random_state=seed,
         n_threads=threads,
@@ -105,9 +105,13 @@ def fit(
 
 def resume(
     run: Annotated[Path, typer.Argument(help="Run directory of an earlier fit.", exists=True, file_okay=False)],
-    epochs: Annotated[float | None, typer.Option(help="Go on to so many passes in all.")] = None,
+    epochs: Annotated[
+        str | None, typer.Option(metavar="N|auto", help="Go on to so many passes in all; auto: until settled.")
+    ] = None,
     max_time: Annotated[float | None, typer.Option(help="Seconds in all.")] = None,
-    tol: Annotated[float | None, typer.Option(help="Stop at this relative change; 0 never.")] = None,
+    tol: Annotated[
+        str | None, typer.Option(metavar="T|auto", help="Stop when doubling the rows gains less; 0 never.")
+    ] = None,
     source: Annotated[str | None, typer.Option(help="Where the data is now, if it moved.")] = None,
     checkpoint_seconds: CheckpointSeconds = 60.0,
     checkpoint_steps: CheckpointSteps = None,
@@ -119,7 +123,12 @@ def resume(
     from terafactor import CheckpointPolicy
 
     estimator, stored = stored_estimator(run)
-    changes = {"n_epochs": epochs, "max_time": max_time, "tol": tol, "n_threads": threads}
+    changes = {
+        "n_epochs": None if epochs is None else parse_auto("epochs", epochs),
+        "tol": None if tol is None else parse_auto("tol", tol),
+        "max_time": max_time,
+        "n_threads": threads,
+    }
     estimator.set_params(**{name: value for name, value in changes.items() if value is not None})
     data = source or stored
     if data is None:
@@ -157,5 +166,8 @@ def tell_end(estimator: Any, run: Path, console: Console, as_json: bool) -> None
         typer.echo(json.dumps(facts | {"steps": last.step, "seconds": last.seconds, "objective": last.objective}))
         return
     objective = "" if last.objective is None else f", held-out objective {last.objective:.6g}"
-    text = f"done: {last.step:,} steps in {last.seconds:.1f} s{objective}; model in {run / 'model'}"
+    alpha = f", alpha {estimator.alpha_:.4g}" if getattr(estimator, "alpha", None) == "auto" else ""
+    progress = getattr(estimator, "progress_", "")
+    text = f"done: {last.step:,} steps in {last.seconds:.1f} s{objective}{alpha}{progress and f', {progress}'}"
+    text += f"; model in {run / 'model'}"
     console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -18,7 +18,9 @@ PROBLEM, SOLVER, RUN = "Problem", "Solver", "Run"
 
 RunFolder = Annotated[Path, typer.Option(help="Run directory; must be new.", rich_help_panel=RUN)]
 Components = Annotated[int, typer.Option("--components", "-k", min=1, help="Atoms.", rich_help_panel=PROBLEM)]
-Alpha = Annotated[float, typer.Option(help="Strength of the penalty.", rich_help_panel=PROBLEM)]
+Alpha = Annotated[
+    str, typer.Option(metavar="A|auto", help="Strength of the penalty; auto fits the scale.", rich_help_panel=PROBLEM)
+]
 Penalty = Annotated[str, typer.Option(help="l1, l2 or elastic-net:RATIO.", rich_help_panel=PROBLEM)]
 Constraint = Annotated[str, typer.Option(help="l1, l2 or elastic-net:RATIO.", rich_help_panel=PROBLEM)]
 Missing = Annotated[
@@ -33,10 +35,16 @@ Statistics = Annotated[
 Projection = Annotated[
     Literal["masked", "exact"], typer.Option(help="What of atoms is projected.", rich_help_panel=SOLVER)
 ]
-BatchSize = Annotated[int, typer.Option(min=1, help="Rows per step.", rich_help_panel=SOLVER)]
-Epochs = Annotated[float, typer.Option(help="Passes over the rows.", rich_help_panel=SOLVER)]
-Forgetting = Annotated[float, typer.Option(help="Exponent of step weights.", rich_help_panel=SOLVER)]
-Tol = Annotated[float, typer.Option(help="Stop at this relative change; 0 never.", rich_help_panel=SOLVER)]
+BatchSize = Annotated[str, typer.Option(metavar="B|auto", help="Rows per step.", rich_help_panel=SOLVER)]
+Epochs = Annotated[
+    str, typer.Option(metavar="N|auto", help="Passes over the rows; auto: until settled.", rich_help_panel=SOLVER)
+]
+Forgetting = Annotated[
+    str, typer.Option(metavar="W|auto", help="Step t weighs t^-W; auto: a growing window.", rich_help_panel=SOLVER)
+]
+Tol = Annotated[
+    str, typer.Option(metavar="T|auto", help="Stop when doubling the rows gains less.", rich_help_panel=SOLVER)
+]
 MaxTime = Annotated[float | None, typer.Option(help="Stop after seconds.", rich_help_panel=SOLVER)]
 Seed = Annotated[int | None, typer.Option(min=0, help="Same seed, same bits.", rich_help_panel=SOLVER)]
 Holdout = Annotated[
@@ -150,14 +158,15 @@ def _ratio(text: str) -> float | None:
         raise typer.BadParameter(f"elastic-net:RATIO needs a number between 0 and 1, got {text!r}") from error
 
 
-def parse_reduction(text: str) -> Any:
-    """Return the reduction that "12" or "auto" names."""
+def parse_auto(name: str, text: str, kind: type = float) -> Any:
+    """Return the number, or "auto", that is given for the option ``name``."""
     if text == "auto":
         return text
     try:
-        return float(text)
+        return kind(text)
     except ValueError as error:
-        raise typer.BadParameter(f"--reduction needs a number >= 1 or auto, got {text!r}") from error
+        what = "an integer" if kind is int else "a number"
+        raise typer.BadParameter(f"--{name} needs {what} or auto, got {text!r}") from error
 
 
 def parse_holdout(text: str | None) -> Any:

@@ -22,24 +22,24 @@ from terafactor.cli.options import (
     Source,
     Statistics,
     Threads,
+    parse_auto,
     parse_constraint,
     parse_penalty,
-    parse_reduction,
 )
 
 if TYPE_CHECKING:
     from terafactor.solver import Plan
 
-EXAMPLE = "Example: terafactor plan store -k 70 --reduction 12 --penalty l2 --constraint l1 --alpha 1e-3"
+EXAMPLE = "Example: terafactor plan store -k 70 --reduction 12 --penalty l2 --constraint l1"
 
 
 def plan(
     source: Source,
     components: Components = 20,
     reduction: Reduction = "1",
-    batch_size: BatchSize = 40,
-    epochs: Epochs = 1.0,
-    alpha: Alpha = 1.0,
+    batch_size: BatchSize = "auto",
+    epochs: Epochs = "auto",
+    alpha: Alpha = "auto",
     penalty: Penalty = "l1",
     constraint: Constraint = "l2",
     statistics: Statistics = "auto",
@@ -54,14 +54,14 @@ def plan(
 
     estimator = MaskedDictionaryLearning(
         components,
-        alpha=alpha,
+        alpha=parse_auto("alpha", alpha),
         penalty=parse_penalty(penalty),
         constraint=parse_constraint(constraint),
-        reduction=parse_reduction(reduction),
+        reduction=parse_auto("reduction", reduction),
         statistics=statistics,
         missing=missing,
-        batch_size=batch_size,
-        n_epochs=epochs,
+        batch_size=parse_auto("batch-size", batch_size, int),
+        n_epochs=parse_auto("epochs", epochs),
         random_state=0,
         n_threads=threads,
     )
@@ -73,6 +73,8 @@ def plan(
         show(source, found)
         if reduction == "auto":
             typer.echo("With --reduction auto a fit takes this at the most, and trials before it.")
+        if epochs == "auto":
+            typer.echo("With --epochs auto a fit takes this at the most: it ends when it has settled.")
 
 
 def show(title: str, plan: Plan) -> None:

@@ -16,7 +16,6 @@ from terafactor.cli.options import (
     CheckpointSeconds,
     CheckpointSteps,
     Config,
-    Forgetting,
     Json,
     KeepEvery,
     MaxTime,
@@ -24,7 +23,6 @@ from terafactor.cli.options import (
     RunFolder,
     Seed,
     Threads,
-    Tol,
     parse_holdout,
 )
 from terafactor.cli.transform import load_kind
@@ -74,11 +72,13 @@ def fit(
     projection: Projection = "masked",
     codes: Annotated[str, typer.Option(help="refit or last.", rich_help_panel=SOLVER)] = "refit",
     damping: Annotated[float, typer.Option(help="Of biases, in ratings.", rich_help_panel=SOLVER)] = 0.0,
-    forgetting: Forgetting = 0.9,
+    forgetting: Annotated[
+        float, typer.Option(help="With masked: step t weighs t^-W.", metavar="W", rich_help_panel=SOLVER)
+    ] = 0.9,
     memory: Annotated[float, typer.Option(help="Passes that statistics remember.", rich_help_panel=SOLVER)] = 0.56,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Users per step.", rich_help_panel=SOLVER)] = None,
     epochs: Annotated[float, typer.Option(help="Passes over the ratings.", rich_help_panel=SOLVER)] = 8.0,
-    tol: Tol = 0.0,
+    tol: Annotated[float, typer.Option(help="Stop at this relative change; 0 never.", rich_help_panel=SOLVER)] = 0.0,
     max_time: MaxTime = None,
     clip: Annotated[bool, typer.Option(help="Predict within the range seen.", rich_help_panel=PROBLEM)] = True,
     seed: Seed = None,

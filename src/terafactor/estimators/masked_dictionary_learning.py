@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,13 +23,16 @@ from terafactor.data import ArraySource, MatrixSource, SparseSource, open_source
 from terafactor.data.masks import masks_of
 from terafactor.data.open import must_be_opened
 from terafactor.data.output import open_matrix
+from terafactor.data.rows import SelectedRows
 from terafactor.data.table import at_hand
 from terafactor.errors import DataError, DataTypeError, ParameterError
+from terafactor.estimators import defaults
 from terafactor.estimators.output import hand_back_files
-from terafactor.estimators.training import DictionaryTraining
+from terafactor.estimators.training import Beginning, DictionaryTraining
 from terafactor.problem import ElasticNet, NormBall, Problem
 from terafactor.report import Reporting
 from terafactor.runs.failure import unless_it_fails
+from terafactor.solver import SolverOptions, SurrogateState
 from terafactor.solver.callbacks import Callback, Recorder
 from terafactor.solver.plan import Plan
 
@@ -54,8 +58,10 @@ class MaskedDictionaryLearning(
     ----------
     n_components : int, default=20
         Number of atoms, k.
-    alpha : float, default=1.0
-        Strength of the penalty on codes.
+    alpha : float or "auto", default="auto"
+        Strength of the penalty on codes. "auto" follows the scale of X: for "l1", a fifth of what would leave the
+        code of the median row empty; for "l2", a tenth of the squared norm of an atom; none where codes and atoms are
+        both non-negative. ``alpha_`` has the number.
     penalty : {"l1", "l2"} or ElasticNet, default="l1"
         Omega: ``|a|_1`` for sparse codes, ``|a|^2 / 2``, or a mixture.
     constraint : {"l2", "l1"} or NormBall, default="l2"
@@ -72,14 +78,19 @@ class MaskedDictionaryLearning(
     projection : {"masked", "exact"}, default="masked"
         How atoms return to the ball after a step: "masked" keeps the entries outside the mask, "exact" projects the
         whole atom, at the same cost per step but without its guarantee of descent. Without masks both are the same.
-    batch_size : int, default=40
-        Rows per step.
-    n_epochs : float, default=1
-        Passes over the rows.
-    forgetting : float, default=0.9
-        Weight of step t is ``t ** -forgetting``; between 0.5 (excluded) and 1, which forgets nothing.
-    tol : float, default=0.0
-        Stop when the surrogate changes by less than this, relatively; 0 never does.
+    batch_size : int or "auto", default="auto"
+        Rows per step. "auto" is twice ``n_components``, at least 32, and fewer where rows are so long that this
+        would take more than 256 MB; ``batch_size_`` has the number.
+    n_epochs : float or "auto", default="auto"
+        Passes over the rows. "auto" learns until the fit has settled, at most 200 passes or 20 000 rows per atom,
+        and at most one pass over more than 8 GB on disk.
+    forgetting : float or "auto", default="auto"
+        How fast the past is forgotten. "auto" remembers about ``sqrt(2 * n_components * rows seen)`` rows, at most
+        half a pass, and more where masks or missing values hide features. A number means the weights of the paper,
+        ``t ** -forgetting`` for step t; it is between 0.5 (excluded) and 1, which forgets nothing.
+    tol : float or "auto", default="auto"
+        Stop when the objective on a sample of the rows falls by less than this, relatively, while the rows seen
+        double; 0 never does. "auto" is 0.005 with ``n_epochs="auto"``, and 0 with a number of passes.
     max_time : float or None, default=None
         Seconds after which the fit stops, evaluations and callbacks included.
     init : ndarray of shape (n_components, n_features), fitted estimator, or None, default=None
@@ -111,7 +122,13 @@ class MaskedDictionaryLearning(
     reduction_path_ : list of ReductionTrial
         The trials that reduction="auto" chose from; else empty.
     stopped_by_ : str
-        "n_epochs", "tol", "max_time", "callback" or "interrupt".
+        "tol" (it has settled), "n_epochs", "max_time", "callback" or "interrupt".
+    alpha_ : float
+        The strength of the penalty used.
+    batch_size_ : int
+        The rows per step used.
+    n_iter_ : int
+        Passes over the rows, begun ones included.
     n_steps_ : int
         Steps done.
     feature_counts_ : ndarray of shape (n_features,)
@@ -134,7 +151,7 @@ class MaskedDictionaryLearning(
         self,
         n_components: int = 20,
         *,
-        alpha: float = 1.0,
+        alpha: float | Literal["auto"] = "auto",
         penalty: str | ElasticNet = "l1",
         constraint: str | NormBall = "l2",
         positive_code: bool = False,
@@ -142,10 +159,10 @@ class MaskedDictionaryLearning(
         reduction: float | Literal["auto"] = 1,
         statistics: Literal["auto", "full", "masked"] = "auto",
         projection: Literal["masked", "exact"] = "masked",
-        batch_size: int = 40,
-        n_epochs: float = 1,
-        forgetting: float = 0.9,
-        tol: float = 0.0,
+        batch_size: int | Literal["auto"] = "auto",
+        n_epochs: float | Literal["auto"] = "auto",
+        forgetting: float | Literal["auto"] = "auto",
+        tol: float | Literal["auto"] = "auto",
         max_time: float | None = None,
         init: Any = None,
         missing: Literal["nan", "absent"] | None = None,
@@ -190,15 +207,16 @@ class MaskedDictionaryLearning(
             source = self._source(X, reset=True)
             options = self._options(source)
             held_out = None if validation is None else self._source(validation, reset=False, name="validation")
-            options, elapsed = self._settle_reduction(source, problem, options, held_out)
-            state = self._initial_state(source, problem, options)
+            beginning = self._prepare(source, problem, options, held_out)
             self._seed = options.seed
             objective = None if held_out is None else self.held_out_objective(held_out)
             recorder = Recorder(objective, audience=self.callbacks)
-            guard = self._learn(source, problem, options, state, [recorder], elapsed=elapsed)
+            guard = self._learn(source, beginning, [recorder])
         self.history_ = recorder.history
         self.stopped_by_ = "interrupt" if guard.requested else recorder.stopped_by
         guard.raise_if_requested()
+        for warning in self._advice:
+            warnings.warn(warning.text, warning.category, stacklevel=2)
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -227,10 +245,9 @@ class MaskedDictionaryLearning(
                     f"n_components is {self.n_components!r} but the model has {state.dictionary.shape[0]} atoms: "
                     "call fit to start anew"
                 )
-        options = self._options(source, seed=seed, n_epochs=1, tol=0.0, max_time=None, shuffle=False)
-        options = replace(options, reduction=self._known_reduction(source))
+        options = self._options_to_go_on(source, seed=seed, n_epochs=1, tol=0.0, max_time=None, shuffle=False)
         if state is None:
-            state = self._initial_state(source, problem, options)
+            problem, state = self._start_stream(source, problem, options)
         else:
             state.inner = None  # components_ are the atoms themselves, and may have been changed
             if problem.constraint != self._constraint:
@@ -238,7 +255,18 @@ class MaskedDictionaryLearning(
                 state.lazy = None
                 state.refresh_sizes(problem)
         self._seed = seed
-        return self._learn(source, problem, options, state)
+        return self._learn(source, Beginning(problem, options, state, sample=None))
+
+    def _start_stream(
+        self, source: MatrixSource, problem: Problem, options: SolverOptions
+    ) -> tuple[Problem, SurrogateState]:
+        """Return where a stream of rows begins: "auto" follows its first batch alone, however the stream is cut."""
+        atoms = self._starting_atoms(source, problem, options)
+        if self.alpha == "auto":
+            first = SelectedRows(source, np.arange(min(options.batch_size, source.shape[0])))
+            problem = replace(problem, alpha=defaults.choose_alpha(problem, first, atoms, options))
+        self.alpha_, self.batch_size_ = float(problem.alpha), options.batch_size
+        return problem, SurrogateState.start(atoms, problem, masked=options.masked)
 
     def _is_sure(self, source: MatrixSource, problem: Problem) -> bool:
         """Whether steps can be done on the state itself, since nothing may fail after some of them.

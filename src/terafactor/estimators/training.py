@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -21,8 +22,11 @@ from terafactor._typing import Array
 from terafactor.data import MatrixSource
 from terafactor.data.fingerprint import fingerprint
 from terafactor.data.masks import masks_of
+from terafactor.data.rows import sample_rows
 from terafactor.data.source import MUST_BE_FINITE, check_finite
 from terafactor.errors import DataError, ParameterError, RunInterruptedError
+from terafactor.estimators import defaults
+from terafactor.estimators.advice import Advice, advice
 from terafactor.estimators.auto_reduction import (
     ReductionTrial,
     TrialInterrupted,
@@ -37,15 +41,22 @@ from terafactor.problem.penalty import resolve_penalty
 from terafactor.runs.artifact import Artifact
 from terafactor.runs.parameters import from_plain, plain_parameters, to_plain
 from terafactor.runs.signals import StopSignals
-from terafactor.solver.callbacks import Callback
+from terafactor.solver.callbacks import Callback, Evaluation, Snapshot
 from terafactor.solver.interrupt import InterruptGuard
 from terafactor.solver.loop import Elapsed, Learner
 from terafactor.solver.options import SolverOptions, Statistics
 from terafactor.solver.position import Position
+from terafactor.solver.settling import SETTLED, progress_in_words
 from terafactor.solver.state import SurrogateState
 
 if TYPE_CHECKING:
     from terafactor.solver.progress import ProgressBar
+
+
+logger = logging.getLogger("terafactor")
+
+PLANNED_PASSES = 10.0
+"""Passes that trials of reductions plan with where a fit goes on until it has settled."""
 
 
 class DictionaryTraining(ModelFileMixin):
@@ -53,7 +64,7 @@ class DictionaryTraining(ModelFileMixin):
 
     kind = "MaskedDictionaryLearning"
     n_components: int
-    alpha: float
+    alpha: float | Literal["auto"]
     penalty: str | ElasticNet
     constraint: str | NormBall
     positive_code: bool
@@ -61,10 +72,10 @@ class DictionaryTraining(ModelFileMixin):
     reduction: float | Literal["auto"]
     statistics: Literal["auto", "full", "masked"]
     projection: Literal["masked", "exact"]
-    batch_size: int
-    n_epochs: float
-    forgetting: float
-    tol: float
+    batch_size: int | Literal["auto"]
+    n_epochs: float | Literal["auto"]
+    forgetting: float | Literal["auto"]
+    tol: float | Literal["auto"]
     max_time: float | None
     init: Any
     missing: Literal["nan", "absent"] | None
@@ -76,7 +87,11 @@ class DictionaryTraining(ModelFileMixin):
     n_features_in_: int
     feature_names_in_: Array
     stopped_by_: str | None
+    alpha_: float
+    batch_size_: int
     _seed: int
+    _n_rows: int
+    _advice: list[Advice]
     _state: SurrogateState
     _constraint: NormBall
     get_params: Callable[..., dict[str, Any]]
@@ -85,50 +100,79 @@ class DictionaryTraining(ModelFileMixin):
         raise NotImplementedError
 
     def _problem(self) -> Problem:
+        """Return what is minimised; before a fit with ``alpha="auto"``, with no penalty yet."""
+        if isinstance(self.alpha, str) and self.alpha != "auto":
+            raise ParameterError(f"alpha must be 'auto' or a number >= 0, got {self.alpha!r}")
         return Problem(
-            alpha=self.alpha,
+            alpha=getattr(self, "alpha_", 0.0) if self.alpha == "auto" else self.alpha,
             penalty=resolve_penalty(self.penalty, positive=check_flag("positive_code", self.positive_code)),
             constraint=resolve_constraint(self.constraint, positive=check_flag("positive_dict", self.positive_dict)),
         )
 
     def _options(self, source: MatrixSource, **changes: Any) -> SolverOptions:
+        """Return how the problem is solved for a source, with every "auto" resolved except that of the reduction."""
         check_callbacks(self.callbacks)
-        auto: Statistics = "full" if source.in_memory else "masked"
+        n_rows, n_features = source.shape
+        until_settled = self.n_epochs == "auto"
+        statistics: Statistics = "full" if source.in_memory else "masked"
+        auto: dict[str, Any] = {
+            "reduction": 1,
+            "statistics": statistics,
+            "batch_size": lambda: defaults.batch_size(self.n_components, n_features),
+            "n_epochs": lambda: defaults.most_passes(source, self.n_components),
+            "tol": SETTLED if until_settled else 0.0,
+        }
         values: dict[str, Any] = {
             "n_components": self.n_components,
-            "batch_size": self.batch_size,
-            "reduction": 1 if self.reduction == "auto" else self.reduction,
-            "statistics": auto if self.statistics == "auto" else self.statistics,
             "projection": self.projection,
-            "schedule": PowerDecay(self.forgetting),
-            "n_epochs": self.n_epochs,
-            "tol": self.tol,
             "max_time": self.max_time,
             "missing": self.missing is not None,
             "n_threads": resolve_threads(self.n_threads),
         }
+        for name, automatic in auto.items():
+            values[name] = getattr(self, name)
+            if isinstance(values[name], str) and values[name] == "auto":
+                SolverOptions(self.n_components)  # refuses a number of atoms from which nothing follows
+                values[name] = automatic() if callable(automatic) else automatic
         if "seed" not in changes:
             values["seed"] = resolve_seed(self.random_state)
-        return SolverOptions(**(values | changes))
+        options = SolverOptions(**(values | changes))
+        if self.forgetting != "auto":
+            return replace(options, schedule=PowerDecay(self.forgetting))
+        return replace(options, schedule=defaults.schedule(options, n_rows if options.shuffle else None))
 
-    def _settle_reduction(
+    def _prepare(
         self,
         source: MatrixSource,
         problem: Problem,
         options: SolverOptions,
-        held_out: MatrixSource | None,
+        held_out: MatrixSource | None = None,
         callbacks: Sequence[Callback] = (),
-    ) -> tuple[SolverOptions, Elapsed | None]:
-        """Return the options with the reduction to use, and what finding it took; it fits the source."""
-        elapsed, path = None, list[ReductionTrial]()
+    ) -> Beginning:
+        """Find what "auto" leaves to the data, and the atoms to start from."""
+        started = time.perf_counter()
+        sample = self._rows_to_judge_by(source, options)
+        atoms = self._starting_atoms(source, problem, options)
+        n_bytes = 0 if source.in_memory else source.stored_bytes(np.arange(sample.shape[0]))
+        if self.init is None:
+            n_bytes += source.stored_bytes(np.arange(min(options.n_components, source.shape[0])))
+        if self.alpha == "auto":
+            problem = replace(problem, alpha=defaults.choose_alpha(problem, sample, atoms, options))
+        self.alpha_, self.batch_size_ = float(problem.alpha), options.batch_size
+        path = list[ReductionTrial]()
         if self.reduction == "auto":
-            started = time.perf_counter()
-            chosen, path = self._choose_reduction(source, problem, options, held_out, callbacks)
-            options = replace(options, reduction=chosen)
-            elapsed = Elapsed(time.perf_counter() - started, sum(trial.bytes_read for trial in path))
+            chosen, path = self._choose_reduction(source, problem, options, held_out, atoms, callbacks)
+            options = self._options(source, seed=options.seed, reduction=chosen)
         masks_of(source, options.reduction, seed=0)  # refuses one that is too large before anything changes
         self.reduction_, self.reduction_path_ = options.reduction, path
-        return options, elapsed
+        n_bytes += sum(trial.bytes_read for trial in path)
+        state = SurrogateState.start(atoms, problem, masked=options.masked)
+        return Beginning(problem, options, state, sample, 0, Elapsed(time.perf_counter() - started, n_bytes))
+
+    def _rows_to_judge_by(self, source: MatrixSource, options: SolverOptions) -> MatrixSource:
+        """Return the rows by which alpha, the end of the fit and its result are judged."""
+        n_rows = defaults.sample_size(options.batch_size, source.shape[1], source.stored_share)
+        return sample_rows(source, n_rows, options.seed, allow_nan=options.missing)
 
     def _choose_reduction(
         self,
@@ -136,13 +180,18 @@ class DictionaryTraining(ModelFileMixin):
         problem: Problem,
         options: SolverOptions,
         held_out: MatrixSource | None,
+        atoms: Array,
         callbacks: Sequence[Callback],
     ) -> tuple[float, list[ReductionTrial]]:
         held_out = held_out or rows_to_compare_on(source, options.seed)
-        start = partial(self._initial_state, source, problem)
+
+        def start(tried: SolverOptions) -> SurrogateState:
+            return SurrogateState.start(atoms.copy(), problem, masked=tried.masked)
+
+        planned = replace(options, n_epochs=min(options.n_epochs, PLANNED_PASSES))
         with InterruptGuard() as guard:
             try:
-                return choose_reduction(source, held_out, problem, options, start, [*callbacks, guard])
+                return choose_reduction(source, held_out, problem, planned, start, [*callbacks, guard])
             except TrialInterrupted:
                 guard.raise_if_requested()
                 raise RunInterruptedError(
@@ -162,10 +211,15 @@ class DictionaryTraining(ModelFileMixin):
         self.reduction_ = reduction
         return reduction
 
-    def _initial_state(self, source: MatrixSource, problem: Problem, options: SolverOptions) -> SurrogateState | None:
-        """Return the state that ``init`` stands for; None leaves the start to the solver."""
+    def _options_to_go_on(self, source: MatrixSource, **changes: Any) -> SolverOptions:
+        """Return the options of a fit that goes on or comes in parts."""
+        self._options(source, **changes)  # a parameter that is wrong in itself is refused first
+        return self._options(source, reduction=self._known_reduction(source), **changes)
+
+    def _starting_atoms(self, source: MatrixSource, problem: Problem, options: SolverOptions) -> Array:
+        """Return the atoms (k, p) that ``init`` stands for, or those made from the first rows visited."""
         if self.init is None:
-            return None
+            return solver.starting_atoms(source, problem, options)
         given = getattr(self.init, "components_", self.init)
         if isinstance(given, BaseEstimator):
             raise ParameterError(
@@ -187,7 +241,7 @@ class DictionaryTraining(ModelFileMixin):
             raise ParameterError(
                 f"init is zero everywhere{positive}, and atoms of zeros stay so: give others, or None for rows of X"
             )
-        return SurrogateState.start(atoms, problem, masked=options.masked)
+        return atoms
 
     def learn(
         self,
@@ -199,46 +253,57 @@ class DictionaryTraining(ModelFileMixin):
         elapsed: Elapsed | None = None,
     ) -> Self:
         """Fit to an opened source: see :meth:`terafactor.runs.Trainable.learn`."""
-        problem, options = self._problem(), self._options(data, seed=seed)
         if start is None:
             heard = [callback for callback in callbacks if isinstance(callback, StopSignals)]
-            options, elapsed = self._settle_reduction(data, problem, options, None, heard)
-            state, first_batch = self._initial_state(data, problem, options), 0
+            beginning = self._prepare(data, self._problem(), self._options(data, seed=seed), None, heard)
         else:
-            self._take_up_reduction(start)
-            options = replace(options, reduction=self._known_reduction(data))
-            state = SurrogateState.at(start)
-            first_batch = state.n_batches
+            self._take_up(start)
+            options = self._options_to_go_on(data, seed=seed)
+            state, sample = SurrogateState.at(start), self._rows_to_judge_by(data, options)
+            beginning = Beginning(self._problem(), options, state, sample, state.n_batches, elapsed)
         self._seed = seed
-        self._learn(data, problem, options, state, callbacks, first_batch=first_batch, elapsed=elapsed)
+        self._learn(data, beginning, callbacks)
+        for warning in self._advice:
+            logger.warning("%s", warning.text)
         return self
 
-    def _learn(
-        self,
-        source: MatrixSource,
-        problem: Problem,
-        options: SolverOptions,
-        state: SurrogateState | None,
-        callbacks: Sequence[Callback] = (),
-        **beginning: Any,
-    ) -> InterruptGuard:
+    def _learn(self, source: MatrixSource, beginning: Beginning, callbacks: Sequence[Callback] = ()) -> InterruptGuard:
         """Run the solver and keep what it learned, whatever stopped it."""
+        problem, options, sample = beginning.problem, beginning.options, beginning.sample
         self._constraint = problem.constraint
         self.statistics_ = options.statistics
         self.geometry_ = source.geometry
+        self._n_rows = source.shape[0]
+        ending = Ending()
         with contextlib.ExitStack() as stack:
             shown = [stack.enter_context(contextlib.closing(_progress_bar()))] if self.verbose else []
             guard = stack.enter_context(InterruptGuard())
             state = solver.fit(
-                source, problem, options, state, [*callbacks, *self.callbacks, *shown, guard], **beginning
-            )
+                source, problem, options, beginning.state, [*callbacks, *self.callbacks, *shown, guard, ending],
+                sample=sample, first_batch=beginning.first_batch, elapsed=beginning.elapsed,
+            )  # fmt: skip
         if state.n_steps == 0 and not guard.requested:
             raise DataError(
                 "the steps met no observed value, so there is nothing to learn from: every entry of X is missing, or "
                 "the masks of all steps left out those that are not"
             )
         self._set_state(state)
+        self.n_iter_ = max(1, math.ceil(state.n_samples / source.shape[0]))
+        self._advice = []
+        if sample is not None and not guard.requested:
+            self._advice = advice(source, sample, state, problem, options, ending.stopped_by)
         return guard
+
+    @property
+    def progress_(self) -> str:
+        """Whether the fit has settled, in words: "settled", or by how much it still improves per pass."""
+        check_is_fitted(self, "components_")
+        return self._progress(getattr(self, "history_", ()))
+
+    def _progress(self, history: Sequence[Evaluation]) -> str:
+        checks = self._state.checks if hasattr(self, "_state") else ()
+        tol = SETTLED if isinstance(self.tol, str) or self.tol == 0 else self.tol
+        return progress_in_words(checks, history, self._n_rows, tol)
 
     def _set_state(self, state: SurrogateState) -> None:
         self._state = state
@@ -271,8 +336,12 @@ class DictionaryTraining(ModelFileMixin):
 
     def held_out_objective(self, held_out: MatrixSource) -> Callable[[Learner], float]:
         """Return what computes the objective of a learner on held-out rows."""
-        problem, n_threads, missing = self._problem(), resolve_threads(self.n_threads), self.missing is not None
-        return lambda learner: solver.objective(held_out, learner.atoms(), problem, n_threads, missing=missing)
+        n_threads, missing = resolve_threads(self.n_threads), self.missing is not None
+
+        def evaluate(learner: Learner) -> float:  # the problem is known in full when learning has begun
+            return solver.objective(held_out, learner.atoms(), self._problem(), n_threads, missing=missing)
+
+        return evaluate
 
     def to_artifact(self, position: Position | None = None) -> Artifact:
         """Return the model, or a position of the fit that is running, as what a file holds."""
@@ -283,6 +352,9 @@ class DictionaryTraining(ModelFileMixin):
         facts = {
             "seed": self._seed,
             "statistics": self.statistics_,
+            "rows": self._n_rows,
+            "alpha": self.alpha_,
+            "batch_size": self.batch_size_,
             "reduction": to_plain(self.reduction_),
             "reduction_path": [asdict(trial) for trial in self.reduction_path_],
             "constraint": to_plain(self._constraint),
@@ -297,6 +369,7 @@ class DictionaryTraining(ModelFileMixin):
     def from_artifact(cls, artifact: Artifact) -> Self:
         """Return the model that a file holds, ready for ``transform`` and ``partial_fit``."""
         estimator = cls(**known_parameters(cls, artifact))
+        estimator._take_up(artifact.position)
         problem = estimator._problem()
         state = SurrogateState.at(artifact.position)
         if len(state.dictionary) != estimator.n_components:
@@ -305,7 +378,6 @@ class DictionaryTraining(ModelFileMixin):
         estimator._seed = artifact.position.number("seed")
         estimator._constraint = from_plain(artifact.position.numbers).get("constraint", problem.constraint)
         estimator.statistics_ = artifact.position.number("statistics", str)
-        estimator._take_up_reduction(artifact.position)
         estimator.n_features_in_ = state.dictionary.shape[1]
         numbers = artifact.position.numbers
         if numbers.get("feature_names") is not None:
@@ -313,14 +385,41 @@ class DictionaryTraining(ModelFileMixin):
         estimator.geometry_ = None if numbers.get("geometry") is None else tuple(numbers["geometry"])
         if numbers.get("stopped_by") is not None:
             estimator.stopped_by_ = str(numbers["stopped_by"])
+        estimator._n_rows = int(numbers.get("rows", state.n_samples))
+        estimator.n_iter_ = max(1, math.ceil(state.n_samples / max(estimator._n_rows, 1)))
         estimator._set_state(state)
         return estimator
 
-    def _take_up_reduction(self, position: Position) -> None:
-        """Set what a file says of the reduction; the first version of the format says nothing of it."""
-        told = "reduction" in position.numbers
-        self.reduction_ = position.number("reduction", float) if told else float(self.reduction)
-        self.reduction_path_ = [ReductionTrial(**trial) for trial in position.numbers.get("reduction_path", ())]
+    def _take_up(self, position: Position) -> None:
+        """Set what a file says of alpha, batch size and reduction; earlier versions leave some to the parameters."""
+        numbers = position.numbers
+        self.alpha_ = position.number("alpha", float) if "alpha" in numbers else float(self.alpha)
+        self.batch_size_ = position.number("batch_size") if "batch_size" in numbers else int(self.batch_size)
+        self.reduction_ = position.number("reduction", float) if "reduction" in numbers else float(self.reduction)
+        self.reduction_path_ = [ReductionTrial(**trial) for trial in numbers.get("reduction_path", ())]
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Where a fit begins, or goes on from."""
+
+    problem: Problem
+    options: SolverOptions
+    state: SurrogateState
+    sample: MatrixSource | None
+    """Rows to judge by; None: nothing is judged."""
+
+    first_batch: int = 0
+    elapsed: Elapsed | None = None
+
+
+class Ending:
+    """Callback that keeps what ended a fit."""
+
+    stopped_by: str | None = None
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        self.stopped_by = snapshot.stopped_by
 
 
 def _progress_bar() -> ProgressBar:

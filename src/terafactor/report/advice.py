@@ -50,13 +50,9 @@ def not_finite(story: Story) -> Notice | None:
 
 def ended_early(story: Story) -> Notice | None:
     """Something other than the last epoch ended the run."""
-    if story.stopped_by in (None, "n_epochs"):
+    if story.stopped_by in (None, "n_epochs", "tol"):  # "tol" is how a fit should end
         return None
     known = {
-        "tol": Notice(
-            f"The surrogate settled to within tol={words.setting(story.parameters.get('tol'))} before the last epoch.",
-            "That is what tol asks for; lower it to go on for longer.",
-        ),
         "max_time": Notice(
             f"The time was up (max_time={words.setting(story.parameters.get('max_time'))} s) before the last epoch.",
             "Raise max_time or resume the run to go on, or raise reduction to do more in the same time.",

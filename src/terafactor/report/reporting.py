@@ -112,9 +112,15 @@ class Reporting:
             "sample": None if source is None else self._sample(source),
             **_visits(self),
         }
+        found |= details
+        found["settling"] = self._progress(found["history"])
         if "panels" not in details:  # they may take a while to make
-            details["panels"] = self.panels()
-        return Story(**(found | details))
+            found["panels"] = self.panels()
+        return Story(**found)
+
+    def _progress(self, history: Sequence[Evaluation]) -> str:
+        """Return whether the fit has settled, in words; by default it is not known."""
+        return ""
 
     def _sample(self, source: MatrixSource) -> RowSample:
         return sample_rows(source, self.transform, self.inverse_transform)  # type: ignore[attr-defined]
@@ -146,7 +152,7 @@ def describe(source: MatrixSource) -> dict[str, Any]:
 
 def _parameters(estimator: Any) -> dict[str, Any]:
     """Return the parameters, with what "auto" chose in its place."""
-    chosen = {name: getattr(estimator, f"{name}_", None) for name in ("statistics", "reduction")}
+    chosen = {name: getattr(estimator, f"{name}_", None) for name in ("statistics", "reduction", "alpha", "batch_size")}
     return estimator.get_params(deep=False) | {name: value for name, value in chosen.items() if value is not None}
 
 

@@ -98,6 +98,9 @@ class Story:
     stopped_by: str | None = None
     """What ended it: "n_epochs", "tol", "max_time", "callback" or "interrupt"; None while it runs."""
 
+    settling: str = ""
+    """Whether it has settled, in words; empty where that is not known."""
+
     components: Array | None = None
     """The atoms (k, p)."""
 

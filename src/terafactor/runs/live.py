@@ -112,13 +112,14 @@ class LiveView:
         """Return what is shown, as names and values."""
         batches_left = snapshot.batches_to_do - snapshot.batches_done
         speed = self._rate(snapshot, "batches_done")
+        bound = "at most " if snapshot.may_settle else ""
         facts = [
-            ("steps", f"{snapshot.step:,} of {snapshot.batches_to_do:,}"),
+            ("steps", f"{snapshot.step:,} of {bound}{snapshot.batches_to_do:,}"),
             ("rows/s", f"{self._rate(snapshot, 'n_samples'):,.0f}"),
             ("MB/s", f"{self._rate(snapshot, 'bytes_read') / 1e6:,.0f}"),
             ("read", self._bytes(snapshot)),
             ("held-out objective", self._objective()),
-            ("time left", duration(batches_left / speed) if speed > 0 else "..."),
+            ("time left", f"{bound}{duration(batches_left / speed)}" if speed > 0 else "..."),
             ("checkpoint", self._checkpoint()),
         ]
         if snapshot.stopped_by is not None:

@@ -72,7 +72,7 @@ def _progress_tiles(story: Story) -> list[tuple[str, str, str]]:
     if story.last is None:
         return []
     return [
-        (story.progress_name, fragment("{{ value | number }}", value=newest(story)), _fall(story)),
+        (story.progress_name, fragment("{{ value | number }}", value=newest(story)), story.settling or _fall(story)),
         ("time to learn", fragment("{{ value | duration }}", value=story.last.seconds), "evaluations aside"),
         ("rows seen", fragment("{{ value | count }}", value=story.last.n_samples), _pace(story)),
         ("read", fragment("{{ value | data_size }}", value=story.last.bytes_read), "from the source"),
