@@ -4,7 +4,7 @@ VENV := .venv
 BENCH_VENV := .venv-bench
 BIN := $(VENV)/bin
 
-.PHONY: install demo test soak check format bench bench-full paper peers scaling clean
+.PHONY: install demo test soak check format bench bench-full paper peers learning scaling clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -17,6 +17,7 @@ help:
 	@echo "make bench-full  every bar, against the peers"
 	@echo "make paper       every figure and table of the paper, under 20 minutes"
 	@echo "make peers       contests with other packages"
+	@echo "make learning    how fast the defaults learn, beside other packages"
 	@echo "make scaling     time, memory and bytes against every size"
 	@echo "make install     make .venv with every extra (the others call it)"
 
@@ -72,6 +73,9 @@ paper: install
 
 peers: $(BENCH_VENV)/.installed
 	$(BENCH_VENV)/bin/python -m benchmarks.peers.run
+
+learning: $(BENCH_VENV)/.installed
+	$(BENCH_VENV)/bin/python -m benchmarks.learning.run
 
 scaling: install
 	$(BIN)/python -m benchmarks.scaling

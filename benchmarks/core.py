@@ -71,7 +71,7 @@ def against_peers(quick: bool) -> Iterator[Result]:
 
     def ours(name: str, **options: object) -> None:
         estimator = MaskedDictionaryLearning(
-            40, alpha=ALPHA, batch_size=50, init=init, n_threads=1, random_state=0, **options
+            40, alpha=ALPHA, batch_size=50, n_epochs=1, init=init, n_threads=1, random_state=0, **options
         )
         learned[name] = estimator.fit(X).components_
 
@@ -205,7 +205,8 @@ def status(field):
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
 n_rows, n_features, n_components, reduction = map(int, sys.argv[1:5])
-setting = dict(reduction=reduction, statistics=sys.argv[5], random_state=0, penalty="l2", constraint="l1", alpha=1e-3)
+setting = dict(reduction=reduction, statistics=sys.argv[5], random_state=0, penalty="l2", constraint="l1", alpha=1e-3,
+               batch_size=40, n_epochs=1)
 few = np.random.default_rng(0).standard_normal((200, 2000), np.float32)
 MaskedDictionaryLearning(n_components, **setting).fit(few)
 X = np.random.default_rng(0).standard_normal((n_rows, n_features), np.float32)

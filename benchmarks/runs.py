@@ -38,7 +38,7 @@ class Clock:
 def estimator(seconds: float, clock: Clock) -> MaskedDictionaryLearning:
     return MaskedDictionaryLearning(
         N_COMPONENTS, alpha=1e-3, penalty="l2", constraint="l1", reduction=12, statistics="masked", n_epochs=1e6,
-        max_time=seconds, random_state=0, callbacks=[clock],
+        batch_size=40, max_time=seconds, random_state=0, callbacks=[clock],
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from terafactor import MaskedDictionaryLearning, NormBall
 PAGE = Path("docs/results/scaling.md")
 BATCH = 40
 SETTING = {"alpha": 1e-3, "penalty": "l2", "constraint": "l1", "batch_size": BATCH, "statistics": "masked",
-           "random_state": 0}  # fmt: skip
+           "n_epochs": 1, "random_state": 0}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -212,7 +212,8 @@ def growth(work):
 FIT_UNDER_LIMIT = (
     STATUS
     + """
-setting = dict(penalty="l2", constraint="l1", alpha=1e-3, reduction=12, statistics="masked", random_state=0)
+setting = dict(penalty="l2", constraint="l1", alpha=1e-3, reduction=12, statistics="masked", random_state=0,
+               batch_size=40, n_epochs=1)
 small = np.random.default_rng(0).standard_normal((200, 2000), np.float32)
 MaskedDictionaryLearning(70, **setting).fit(small)
 estimator = MaskedDictionaryLearning(70, **setting)
