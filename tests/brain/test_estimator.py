@@ -1,5 +1,7 @@
 """The estimator: learns the networks, behaves as nilearn's do, and gives the same bits."""
 
+import dataclasses
+
 import nibabel
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from terafactor import load_model, train
 from terafactor.brain import BrainDictionaryLearning
 from terafactor.datasets import matched_correlation
 from terafactor.errors import DataError, DataTypeError, ParameterError
+from terafactor.solver.position import Position
 
 OPTIONS = {"alpha": 1e-3, "reduction": 3, "batch_size": 20, "n_epochs": 10, "random_state": 0, "smoothing_fwhm": None}
 
@@ -150,6 +153,26 @@ class TestParameters:
     def test_memory_is_handed_to_the_masker(self, study, tmp_path):
         atlas = learned(study, n_epochs=1, memory=str(tmp_path / "cache"), memory_level=1)
         assert atlas.masker_.memory == str(tmp_path / "cache")
+
+    def test_a_cache_is_not_taken_from_a_model_file(self, study, tmp_path):
+        """joblib would load pickles from it, which the sender of the file may have made."""
+        atlas = learned(study, n_epochs=1, memory=str(tmp_path / "cache"), memory_level=1)
+        atlas.save(tmp_path / "model")
+        loaded = load_model(tmp_path / "model")
+        assert loaded.masker_.memory != str(tmp_path / "cache")
+        assert "memory" not in loaded.get_params()
+
+    @pytest.mark.parametrize("option", ["memory", "mask_args", "clean_args", "reports", "made_up"])
+    def test_options_in_a_file_are_plain_ones_of_a_list(self, study, option):
+        artifact = learned(study, n_epochs=1).to_artifact()
+        numbers = dict(artifact.position.numbers)
+        numbers["brain.options"] = {**numbers["brain.options"], option: {"location": ["/tmp", object()]}}
+        hostile = dataclasses.replace(artifact, position=Position(numbers, artifact.position.arrays))
+        if option in ("clean_args", "made_up"):
+            with pytest.raises(DataError, match=f"options for maskers that no model file of ours has: {option}"):
+                BrainDictionaryLearning.from_artifact(hostile)
+        else:
+            assert BrainDictionaryLearning.from_artifact(hostile).masker_.get_params()[option] in (None, True)
 
     def test_an_unknown_parameter_is_refused_when_fitted(self, study):
         with pytest.raises(ParameterError, match="redduction is neither"):

@@ -545,3 +545,12 @@ def test_a_fit_to_text(tmp_path):
     options = {"n_components": 3, "alpha": 0.1, "random_state": 0}
     from_text = MaskedDictionaryLearning(**options).fit(tmp_path / "X.csv")
     np.testing.assert_array_equal(from_text.components_, MaskedDictionaryLearning(**options).fit(values()).components_)
+
+
+@pytest.mark.parametrize(("suffix", "write"), [("parquet", "write_parquet"), ("arrow", "write_ipc")])
+def test_a_name_with_brackets_is_no_pattern(tmp_path, suffix, write):
+    polars = pytest.importorskip("polars")
+    getattr(polars.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]}), write)(tmp_path / f"t1.{suffix}")
+    getattr(polars.DataFrame({"a": [5.0], "b": [6.0]}), write)(tmp_path / f"t[1].{suffix}")
+    source = open_source(tmp_path / f"t[1].{suffix}")
+    np.testing.assert_array_equal(source.read(np.arange(source.shape[0])), [[5, 6]])

@@ -344,3 +344,12 @@ def test_a_file_without_titles_is_refused(tmp_path, written, problem):
     (tmp_path / "movies.csv").write_text(written)
     with pytest.raises(DataError, match=problem):
         read_titles(tmp_path / "movies.csv")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_name_with_brackets_is_no_pattern(tmp_path, suffix):
+    polars = pytest.importorskip("polars")
+    for name, rating in (("t1", 1.0), ("t[1]", 5.0)):
+        frame = polars.DataFrame({"user": [1, 2], "item": [3, 4], "rating": [rating, rating]})
+        getattr(frame, f"write_{suffix}")(tmp_path / f"{name}.{suffix}")
+    assert set(read_ratings(tmp_path / f"t[1].{suffix}").values.tolist()) == {5.0}

@@ -31,6 +31,14 @@ NOT_OF_THE_DATA = ("memory", "memory_level", "verbose", "n_jobs", "reports", "cm
 """Options of maskers that do not change what a fitted one returns."""
 
 
+OPTIONS_IN_FILES = (
+    "clean_args", "detrend", "dtype", "high_pass", "high_variance_confounds", "low_pass", "mask_strategy",
+    "smoothing_fwhm", "standardize", "standardize_confounds", "t_r", "target_affine", "target_shape",
+)  # fmt: skip
+"""Options of maskers that a model file may hold. Any other could make nilearn do more than arithmetic: ``memory`` makes
+it load pickles from a folder that the sender of a file chooses."""
+
+
 class ImageKind(ABC):
     """One kind of brain image. An image here is opened, but its numbers are read by :meth:`load` only."""
 
@@ -228,6 +236,27 @@ def masker_options(masker: Any) -> dict[str, Any]:
         for name, value in masker.get_params(deep=False).items()
         if name not in NOT_OF_THE_DATA
     }
+
+
+def options_in_file(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of a masker that a file holds, refusing those that are not plain numbers and words of a list."""
+    kept = {name: value for name, value in options.items() if name not in NOT_OF_THE_DATA}
+    odd = sorted(name for name, value in kept.items() if name not in OPTIONS_IN_FILES or not _is_plain(value))
+    if odd:
+        raise DataError(
+            f"the file has options for maskers that no model file of ours has: {', '.join(odd)}; "
+            f"it may hold {', '.join(OPTIONS_IN_FILES)}, as plain values"
+        )
+    return kept
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value consists of numbers, texts, True, False and None."""
+    if isinstance(value, Mapping):
+        return all(isinstance(name, str) and _is_plain(part) for name, part in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str)
 
 
 def mask_series(masker: Any, image: Any, confounds: Any, sample_mask: Any) -> Array:

@@ -12,7 +12,7 @@ from terafactor._typing import Array
 from terafactor.brain import maps
 from terafactor.brain.images import ImagesSource
 from terafactor.brain.initial import initial_maps
-from terafactor.brain.kinds import ImageKind, kind_named, masker_options, unreadable
+from terafactor.brain.kinds import ImageKind, kind_named, masker_options, options_in_file, unreadable
 from terafactor.brain.preparation import masked_images, packed_images
 from terafactor.data import BatchStream, MatrixSource
 from terafactor.data.masks import masks_of
@@ -59,6 +59,7 @@ class AtlasTraining(ModelFileMixin):
     _kind: ImageKind
     _learner: MaskedDictionaryLearning
     get_params: Callable[..., dict[str, Any]]
+    _get_param_names: Callable[[], list[str]]
     _masker_options: Callable[[], dict[str, Any]]
 
     def open_data(self, X: Any) -> MatrixSource:
@@ -137,16 +138,22 @@ class AtlasTraining(ModelFileMixin):
     @classmethod
     def from_artifact(cls, artifact: Artifact) -> Self:
         """Return the model that a file holds, ready for ``transform``."""
-        estimator = cls(**from_plain(artifact.parameters))
+        estimator = cls(**cls.parameters_in_file(from_plain(artifact.parameters)))
         brain = artifact.position.part("brain")
         estimator._kind = kind_named(brain.number("kind", str))
-        estimator.masker_ = estimator._kind.masker_at(brain, from_plain(brain.number("options", dict)))
+        estimator.masker_ = estimator._kind.masker_at(brain, options_in_file(brain.number("options", dict)))
         estimator.mask_img_ = estimator.masker_.mask_img_
         estimator.background_ = brain.arrays.get("background")
         parameters = plain_parameters(estimator._new_learner().get_params(deep=False))
         learned = Artifact(MaskedDictionaryLearning.kind, parameters, artifact.position)
         estimator._keep(MaskedDictionaryLearning.from_artifact(learned))
         return estimator
+
+    @classmethod
+    def parameters_in_file(cls, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parameters that a file holds, options of the masker among them, refusing what is not plain."""
+        own = {name: value for name, value in parameters.items() if name in cls._get_param_names()}
+        return own | options_in_file({name: value for name, value in parameters.items() if name not in own})
 
     def _new_learner(self, n_epochs: float | None = None, first_maps: Array | None = None) -> MaskedDictionaryLearning:
         """Return the numeric part, in the setting of the paper. n_epochs: in place of None."""

@@ -144,7 +144,10 @@ def stored_estimator(run: Path) -> tuple[Any, Any]:
     from terafactor.runs.parameters import from_plain
 
     config = RunDirectory(run).config()
-    return estimator_class(config.get("kind"))(**from_plain(config["parameters"])), config["data"].get("source")
+    estimator, parameters = estimator_class(config.get("kind")), from_plain(config["parameters"])
+    if hasattr(estimator, "parameters_in_file"):
+        parameters = estimator.parameters_in_file(parameters)
+    return estimator(**parameters), config["data"].get("source")
 
 
 def train_and_tell(estimator: Any, data: Any, run: Path, as_json: bool, **how: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import re
 import sys
@@ -49,7 +50,8 @@ class TableSource(BoxSource):
         polars = require("polars", extra="tables", purpose=f"reading {path}")
         self.name = str(path)
         try:
-            self._table = (polars.scan_ipc if path.name.endswith(ARROW_SUFFIXES) else polars.scan_parquet)(path)
+            scan = polars.scan_ipc if path.name.endswith(ARROW_SUFFIXES) else polars.scan_parquet
+            self._table = scan(glob.escape(str(path)))  # polars would take t[1].parquet for a pattern
             schema = self._table.collect_schema()
             n_rows = self._table.select(polars.len()).collect().item()
             index = _stored_index(polars, path)

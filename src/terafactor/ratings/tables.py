@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -131,7 +132,7 @@ def _read_pairs(path: Path, columns: Mapping[str, str], usual: Mapping[str, str]
     polars = require("polars", extra="ratings", purpose=f"reading {path}")
     try:
         if path.suffix.lower() in (".parquet", ".pq"):
-            frame = polars.read_parquet(path)
+            frame = polars.read_parquet(glob.escape(str(path)))
             return frame, _find_pair(list(frame.columns), columns, usual)
         refuse_utf16(path)
         separator = with_its_separator(path, TAB if path.suffix.lower() in (".tsv", ".inter") else COMMA).separator

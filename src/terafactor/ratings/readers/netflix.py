@@ -68,7 +68,7 @@ def _read(polars: Any, path: Path, n_fields: int) -> Any:
     return frame
 
 
-def _parse(polars: Any, content: Path | bytes, n_fields: int) -> Any | None:
+def _parse(polars: Any, content: str | bytes, n_fields: int) -> Any | None:
     """Return the lines below their movie, None if one cannot be read: ``7:`` starts the lines of movie 7."""
     whole = polars.col("line").str.split_exact(",", n_fields - 1)
     first = polars.col("field_0")

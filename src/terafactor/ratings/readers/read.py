@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,7 @@ def _read_parquet(path: Path, duplicates: Duplicates, columns: Mapping[str, str]
     polars = require("polars", extra="ratings", purpose=f"reading {path}")
     try:
         found = find_columns(list(polars.read_parquet_schema(path)), columns)
-        frame = polars.read_parquet(path, columns=list(found.values()))
+        frame = polars.read_parquet(glob.escape(str(path)), columns=list(found.values()))
     except (polars.exceptions.PolarsError, OSError) as error:
         raise DataError(f"{path} cannot be read as Parquet: {error}") from error
     for name in found.values():

@@ -147,7 +147,7 @@ def _dated(path: Path, layout: TextLayout, places: Mapping[str, int]) -> bool:
 
 def _parse(
     polars: Any,
-    content: Path | bytes,
+    content: str | bytes,
     layout: TextLayout,
     places: Mapping[str, int],
     padded: list[str],
