@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from terafactor import MaskedDictionaryLearning, open_source
+from terafactor import MaskedDictionaryLearning, MatrixCompletion, open_source
 from terafactor.data import ArraySource, SparseSource
 from terafactor.data.joined import JoinedSource
 from terafactor.data.rows import SelectedRows
@@ -249,3 +249,49 @@ def test_bad_groups_of_h5ad_files_are_refused(tmp_path, change, message):
         change(file["X"])
     with pytest.raises(DataError, match=message):
         open_source(tmp_path / "cells.h5ad").read(np.arange(37))
+
+
+def damaged(name, kind):
+    """Return a sparse matrix whose arrays do not belong together, which no constructor would make."""
+    matrix = sparse.random_array((30, 20), density=0.3, format=kind, rng=np.random.default_rng(0))
+    starts, indices = matrix.indptr.copy(), matrix.indices.copy()
+    if name == "index too large":
+        indices[5] = 10**6
+    elif name == "negative index":
+        indices[5] = -3
+    elif name == "falling starts":
+        starts[3] = starts[5] + 1
+    elif name == "starts beyond the end":
+        starts[-1] = len(indices) + 10**6
+    elif name == "negative start":
+        starts[0] = -5
+    elif name == "too few starts":
+        starts = starts[:-4]
+    elif name == "too few values":
+        matrix.data = matrix.data[:-7]
+    matrix.indptr, matrix.indices = starts, indices
+    return matrix
+
+
+DAMAGES = ["index too large", "negative index", "falling starts", "starts beyond the end", "negative start"]
+DAMAGES += ["too few starts", "too few values"]
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc"])
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_matrix_that_leads_outside_its_arrays_is_refused(name, kind):
+    with pytest.raises(DataError, match="is not a valid sparse matrix"):
+        MaskedDictionaryLearning(3, random_state=0).fit(damaged(name, kind))
+    with pytest.raises(DataError, match="is not a valid sparse matrix"):
+        open_source(damaged(name, kind))
+    with pytest.raises(DataError, match="is not a valid sparse matrix"):
+        MatrixCompletion(2, random_state=0).fit(damaged(name, kind))
+
+
+def test_flags_that_are_wrong_are_not_trusted():
+    matrix = sparse.random_array((30, 20), density=0.3, format="csr", rng=np.random.default_rng(0))
+    dense = matrix.toarray()
+    assert matrix.has_canonical_format  # asked for, and kept from now on
+    first = slice(matrix.indptr[4], matrix.indptr[5])
+    matrix.indices[first], matrix.data[first] = matrix.indices[first][::-1].copy(), matrix.data[first][::-1].copy()
+    np.testing.assert_array_equal(SparseSource(matrix).read(np.arange(30), np.arange(3, 18)), dense[:, 3:18])

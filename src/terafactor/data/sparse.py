@@ -14,7 +14,7 @@ from terafactor.data.formats import Format, check_matrix, ends_with, is_a, readi
 from terafactor.data.npy import read_header
 from terafactor.data.source import MAY_BE_MISSING, MatrixSource, check_indices, described, first_unusable
 from terafactor.errors import DataError
-from terafactor.kernels.accumulation import fill_sparse_rows
+from terafactor.kernels.accumulation import check_sparse_rows, fill_sparse_rows
 
 
 class SparseSource(MatrixSource):
@@ -38,7 +38,7 @@ class SparseSource(MatrixSource):
     def __init__(self, matrix: Any, name: str = "X", *, absent: float = 0.0, allow_nan: bool = False) -> None:
         from scipy.sparse import csr_array
 
-        rows = in_order(csr_array(matrix))
+        rows = in_order(csr_array(matrix), name)
         found = first_unusable(rows.data[np.newaxis], allow_nan, rows.shape[1])
         if found is not None:
             fault, advice = described(rows.data[found[1]], MAY_BE_MISSING)
@@ -87,18 +87,50 @@ def dense_rows(matrix: Any, rows: Indices, columns: Indices | None, absent: floa
     return values if order is None else np.take(values, np.argsort(order, kind="stable"), axis=1)
 
 
-def in_order(matrix: Any) -> Any:
-    """Return compressed rows with ascending columns, entries of the same place added up; a copy if that changes it."""
-    if matrix.has_canonical_format:
+def in_order(matrix: Any, name: str = "the sparse matrix") -> Any:
+    """Return compressed rows with ascending columns, entries of the same place added up; a copy if that changes it.
+
+    The flags of the matrix are not trusted: they are wrong where its arrays were changed after they were set.
+    """
+    if check_compressed(matrix, name):
         return matrix
-    matrix = matrix.copy()
-    matrix.sum_duplicates()
-    return matrix
+    from scipy.sparse import csr_array
+
+    fresh = csr_array((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape, copy=True)
+    fresh.sum_duplicates()
+    return fresh
+
+
+def check_sparse(matrix: Any, name: str) -> None:
+    """Refuse a sparse matrix that SciPy itself would crash on when it converts it."""
+    if matrix.format in ("csr", "csc"):
+        check_compressed(matrix, name)
+
+
+def check_compressed(matrix: Any, name: str) -> bool:
+    """Refuse compressed rows or columns that lead outside their arrays, where compiled code would read anything.
+
+    Returns whether the entries of each row (column) ascend strictly.
+    """
+    n_outer, n_inner = matrix.shape if matrix.format == "csr" else matrix.shape[::-1]
+    starts, indices, n_stored = np.asarray(matrix.indptr), np.asarray(matrix.indices), len(matrix.data)
+    fault = None
+    if starts.shape != (n_outer + 1,) or starts[0] != 0 or np.any(starts[1:] < starts[:-1]):
+        fault = f"indptr must ascend from 0 and have {n_outer + 1} entries"
+    elif indices.ndim != 1 or starts[-1] > len(indices) or starts[-1] > n_stored:
+        fault = f"indptr ends at {starts[-1]}, but there are {len(indices)} indices and {n_stored} values"
+    else:
+        place, ascending = check_sparse_rows(starts, indices, n_inner)
+        if place < 0:
+            return bool(ascending)
+        fault = f"index {indices[place]} at place {place} is not between 0 and {n_inner - 1}"
+    raise DataError(f"{name} is not a valid sparse matrix: {fault}; make it again from its entries")
 
 
 def open_sparse(matrix: Any, name: str = "the sparse matrix") -> SparseSource:
     """Return the rows of a SciPy sparse matrix; NaN in it is refused when it is read, unless it stands for missing."""
     check_matrix(matrix.shape, name)
+    check_sparse(matrix, name)
     return SparseSource(matrix.astype(reading_dtype(matrix.dtype, name), copy=False), name, allow_nan=True)
 
 

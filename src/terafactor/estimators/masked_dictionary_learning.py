@@ -24,6 +24,7 @@ from terafactor.data.masks import masks_of
 from terafactor.data.open import must_be_opened
 from terafactor.data.output import open_matrix
 from terafactor.data.rows import SelectedRows
+from terafactor.data.sparse import check_sparse
 from terafactor.data.table import at_hand
 from terafactor.errors import DataError, DataTypeError, ParameterError
 from terafactor.estimators import defaults
@@ -364,6 +365,8 @@ class MaskedDictionaryLearning(
                 self._check_features(X, name)
             return X.absent_as_missing() if self.missing == "absent" else X
         X = self._fill_masked(in_native_order(at_hand(X)), name)
+        if issparse(X):
+            check_sparse(X, name)
         if not reset and name != "X" and np.ndim(X) == 2 and X.shape[1] != self.n_features_in_:
             raise DataError(f"{name} has {X.shape[1]} features, but X has {self.n_features_in_}")
         array = validate_data(

@@ -312,6 +312,24 @@ def blend_product_at(gemm, codes, values, matrix, columns, keep, take, start, st
 
 
 @jit
+def check_sparse_rows(starts, indices, n_columns):
+    """Return the first place in ``indices`` that is outside the columns, -1 for none, and whether rows ascend strictly.
+
+    starts (n + 1,): ascending, within ``indices``.
+    """
+    ascending = True
+    for row in range(len(starts) - 1):
+        before = -1
+        for place in range(starts[row], starts[row + 1]):
+            column = indices[place]
+            if column < 0 or column >= n_columns:
+                return place, ascending
+            ascending &= column > before
+            before = column
+    return -1, ascending
+
+
+@jit
 def fill_sparse_rows(starts, indices, entries, rows, columns, everything, out):
     """Put the stored entries of some rows of a sparse matrix in ``out`` (b, s), which holds the rest already.
 

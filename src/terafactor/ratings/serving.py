@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from terafactor._threads import Executor, resolve_threads
 from terafactor._typing import Array, is_number
+from terafactor.data.sparse import check_sparse
 from terafactor.errors import DataError, ParameterError
 from terafactor.ratings.ids import Ids, as_ids
 from terafactor.ratings.metrics import rmse
@@ -68,6 +69,7 @@ class Serving:
         if hasattr(X, "tocoo"):
             from scipy.sparse import csr_array
 
+            check_sparse(X, "X")
             entries = X.tocoo(copy=True)
             entries.sum_duplicates()  # or the predictions of one entry would be added up
             values = self._predict(*self._numbers(entries.row, entries.col))

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from terafactor._typing import Array, Indices
+from terafactor.data.sparse import check_sparse
 from terafactor.errors import DataError, ParameterError
 from terafactor.kernels.rating_order import count_keys, first_repeated, place_by_user
 from terafactor.ratings.ids import Ids
@@ -67,6 +68,7 @@ class RatingTable:
         Row and column numbers are the ids; zeros that are stored count as ratings of zero. An entry that is stored more
         than once is a duplicate, as :meth:`of` has them.
         """
+        check_sparse(matrix, "the matrix of ratings")
         entries = matrix.tocoo()
         shape = [np.arange(length) for length in entries.shape]
         users, items = (np.asarray(numbers).astype(np.int32) for numbers in (entries.row, entries.col))
