@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -15,7 +16,7 @@ from rich.table import Table
 from terafactor import MaskedDictionaryLearning, PatchSource
 from terafactor._typing import Array
 from terafactor.cli._drawing import AtomsPanel, Curve, draw_atoms, draw_curves
-from terafactor.errors import MissingDependencyError
+from terafactor.errors import FitWarning, MissingDependencyError
 from terafactor.solver import Evaluation
 
 TRAINING_SHARE = 0.8
@@ -87,7 +88,7 @@ def run(out: Path, *, n_components: int, seed: int, settings: Settings | None = 
     progress, console = Console(stderr=True), Console()
     with progress.status("Reading photographs and preparing kernels"):
         training, held_out = load_patches(settings)
-        warm_up(training, held_out, settings)
+        warm_up(training, held_out, settings, n_components)
     outcomes = []
     for reduction in settings.reductions:
         progress.print(f"Learning {n_components} atoms with reduction {reduction}", highlight=False)
@@ -123,11 +124,14 @@ def load_patches(settings: Settings) -> tuple[PatchSource, Array]:
     return training, rest.read(rows)
 
 
-def warm_up(training: PatchSource, held_out: Array, settings: Settings) -> None:
-    """Fit once on a few patches, so that the times compared hold no compilation."""
+def warm_up(training: PatchSource, held_out: Array, settings: Settings, n_components: int) -> None:
+    """Fit on a few batches, so that the times compared hold no compilation: kernels differ with the number of atoms."""
     for reduction in settings.reductions:
-        estimator = estimator_for(training, settings, reduction, n_components=2, seed=0, n_rows=settings.batch_size)
-        estimator.fit(training, validation=held_out[:2])
+        n_rows = 4 * settings.batch_size
+        estimator = estimator_for(training, settings, reduction, n_components=n_components, seed=0, n_rows=n_rows)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FitWarning)  # of course it has not learned much
+            estimator.fit(training, validation=held_out[:2])
 
 
 def estimator_for(
