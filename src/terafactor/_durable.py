@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,16 +23,25 @@ def naming(path: Path, action: str = "write") -> Iterator[None]:
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Write a small file: under another name first, then renamed."""
+    """Write a small file: under a name that nobody can guess first, then renamed."""
     with naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.unfinished")
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            flush(file.fileno())
-        os.replace(temporary, path)
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.unfinished")
+        try:
+            with open(temporary, "xb", opener=no_follow) as file:
+                file.write(content)
+                file.flush()
+                flush(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
         _sync_folder(path.parent)
+
+
+def no_follow(path: str, flags: int) -> int:
+    """Open a file unless it is a link, which may have been planted to lead elsewhere; for ``open(..., opener=)``."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def replace_durably(path: Path, final: Path) -> None:

@@ -21,7 +21,7 @@ from logging import Handler
 from pathlib import Path
 from typing import IO, Any
 
-from terafactor._durable import naming, try_lock, write_durably
+from terafactor._durable import naming, no_follow, try_lock, write_durably
 from terafactor.errors import DataError, ParameterError
 from terafactor.runs.artifact import place_of, read_manifest
 from terafactor.runs.checkpoint import checkpoints, step_of
@@ -95,7 +95,7 @@ class RunDirectory:
         """Hold the directory, made if need be, against other processes. A process that dies lets go of it."""
         with naming(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            file = open(self.lock_file, "ab")  # noqa: SIM115
+            file = open(self.lock_file, "ab", opener=no_follow)  # noqa: SIM115
         with file:
             if not (try_lock(file.fileno()) or _try_again(file)):
                 raise ParameterError(
@@ -115,7 +115,7 @@ class RunDirectory:
     def logging(self, *others: Handler) -> Iterator[None]:
         """Write what the package logs to log.txt as well, and hand it to others."""
         with naming(self.log_file):
-            handler = logging.FileHandler(self.log_file, encoding="utf-8")
+            handler = LogFile(self.log_file, encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         level = logger.level
         for each in (handler, *others):
@@ -128,6 +128,13 @@ class RunDirectory:
             for each in (handler, *others):
                 logger.removeHandler(each)
             handler.close()
+
+
+class LogFile(logging.FileHandler):
+    """Appends to a log, unless it is a link to somewhere else."""
+
+    def _open(self) -> Any:
+        return open(self.baseFilename, self.mode, encoding=self.encoding, opener=no_follow)
 
 
 def without_none(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import math
 from dataclasses import asdict, fields
 from pathlib import Path
 
-from terafactor._durable import flush, naming, write_durably
+from terafactor._durable import flush, naming, no_follow, write_durably
 from terafactor.errors import DataError
 from terafactor.solver.callbacks import Evaluation
 
@@ -30,13 +30,13 @@ class Metrics:
     def add(self, evaluation: Evaluation) -> None:
         """Append an evaluation."""
         self.history.append(evaluation)
-        with naming(self.path), open(self.path, "ab") as file:
+        with naming(self.path), open(self.path, "ab", opener=no_follow) as file:
             file.write(to_line(evaluation))
 
     def make_durable(self) -> None:
         """Wait until the lines are on the disk."""
         if self.path.exists():
-            with naming(self.path), open(self.path, "ab") as file:
+            with naming(self.path), open(self.path, "ab", opener=no_follow) as file:
                 flush(file.fileno())
 
     def cut_back(self, step: int) -> None:
