@@ -39,6 +39,13 @@ def write_durably(path: Path, content: bytes) -> None:
         _sync_folder(path.parent)
 
 
+def remove_unfinished(folder: Path) -> None:
+    """Remove what killed processes left of :func:`write_durably` below a folder; the caller holds its lock."""
+    for path in folder.rglob(".*.unfinished"):
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
 def no_follow(path: str, flags: int) -> int:
     """Open a file unless it is a link, which may have been planted to lead elsewhere; for ``open(..., opener=)``."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)

@@ -73,6 +73,13 @@ class TestLinks:
             train(MaskedDictionaryLearning(3, n_epochs=1, random_state=0), X, run)
         assert elsewhere.read_text() == "mine"
 
+    def test_what_a_killed_process_left_is_removed(self, X, tmp_path):
+        (tmp_path / "run").mkdir()
+        left = tmp_path / "run" / ".report.html.0123456789ab.unfinished"
+        left.write_text("half of it")
+        train(MaskedDictionaryLearning(3, n_epochs=1, random_state=0), X, tmp_path / "run")
+        assert not left.exists()
+
     def test_what_fails_leaves_no_temporary_file(self, tmp_path, monkeypatch):
         monkeypatch.setattr(os, "replace", lambda *paths: (_ for _ in ()).throw(OSError(28, "no space")))
         with pytest.raises(StorageError, match="no space"):

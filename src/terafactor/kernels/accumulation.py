@@ -225,11 +225,12 @@ def code_sums(syrk, codes, precise, gram, used):
     used[:] = False
     for i in range(n_rows):
         for j in range(n_components):
-            code = float(codes[i, j])
-            precise[i, j] = code
-            absolute += abs(code)
-            squares += code * code
-            used[j] |= code != 0.0
+            precise[i, j] = codes[i, j]
+            used[j] |= codes[i, j] != 0.0
+    for i in range(n_rows):  # apart from what writes, or last bits depend on where arrays lie
+        for j in range(n_components):
+            absolute += abs(precise[i, j])
+            squares += precise[i, j] * precise[i, j]
     transposed_square(syrk, n_components, n_rows, precise, 0, n_components, gram, 0, n_components)
     for j in range(n_components):
         for i in range(j):

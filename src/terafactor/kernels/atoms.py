@@ -119,19 +119,20 @@ def size_sums(values):
 
 @jit
 def commit(values, multiplier, factor, l1_weight, l2_weight, atom):
-    """Put the candidate ``values`` (w,), shrunk, in the atom (w,), on one tile; return psi of the new entries."""
+    """Put the candidate ``values`` (w,), shrunk, in the atom (w,), on one tile; return psi of the new entries.
+
+    Sums have a loop of their own: in one that also writes, compilers take another order where the two arrays happen to
+    lie close together in memory, and last bits differ.
+    """
     dtype = atom.dtype.type
     threshold, scale = dtype(multiplier * l1_weight), dtype(factor / (1.0 + multiplier * l2_weight))
     if np.isinf(multiplier):
         threshold, scale = dtype(0), dtype(0)
-    a0, a1 = dtype(0), dtype(0)
     for i in range(len(atom)):
         value = values[i]
-        new = (max(value - threshold, dtype(0)) + min(value + threshold, dtype(0))) * scale
-        atom[i] = new
-        a0 += abs(new)
-        a1 += new * new
-    return l1_weight * float(a0) + 0.5 * l2_weight * float(a1)
+        atom[i] = (max(value - threshold, dtype(0)) + min(value + threshold, dtype(0))) * scale
+    absolute, squares = size_sums(atom)
+    return l1_weight * float(absolute) + 0.5 * l2_weight * float(squares)
 
 
 @jit

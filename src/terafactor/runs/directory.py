@@ -21,7 +21,7 @@ from logging import Handler
 from pathlib import Path
 from typing import IO, Any
 
-from terafactor._durable import naming, no_follow, try_lock, write_durably
+from terafactor._durable import naming, no_follow, remove_unfinished, try_lock, write_durably
 from terafactor.errors import DataError, ParameterError
 from terafactor.runs.artifact import place_of, read_manifest
 from terafactor.runs.checkpoint import checkpoints, step_of
@@ -101,6 +101,7 @@ class RunDirectory:
                 raise ParameterError(
                     f"another process is working in {self.path}: wait for it, or choose another directory"
                 )
+            remove_unfinished(self.path)
             yield
 
     @property
