@@ -230,6 +230,13 @@ class TestAdvice:
         X[:, 3] *= 1000
         self.warns(r"column 3 holds 100.0 % of the squared values", X)
 
+    def test_a_column_that_has_a_name_is_called_by_it(self, tmp_path):
+        polars = pytest.importorskip("polars")
+        X = np.random.default_rng(0).standard_normal((200, 5))
+        X[:, 3] *= 1000
+        polars.DataFrame(X, schema=list("abcde")).write_csv(tmp_path / "table.csv")
+        self.warns(r"column 'd' holds 100.0 % of the squared values", tmp_path / "table.csv")
+
     def test_masks_that_are_too_small(self):
         X, _ = make_planted(n_samples=1500, n_features=120, n_atoms=20)
         with pytest.warns(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -48,7 +49,7 @@ def advice(
     atoms = state.current_dictionary()
     codes = solver.encode(sample, atoms, problem, options.n_threads, missing=options.missing)
     found = [
-        *_drowned_columns(sample),
+        *_drowned_columns(sample, source.feature_names),
         *_about_codes(codes, atoms, sample, problem, options),
         *_unused_atoms(state),
         *_worse_with_masks(state, source.shape[1], options),
@@ -58,7 +59,7 @@ def advice(
     return found
 
 
-def _drowned_columns(sample: MatrixSource) -> list[Advice]:
+def _drowned_columns(sample: MatrixSource, names: Sequence[str] | None) -> list[Advice]:
     """Warn of a column that makes up nearly all of the squared error, so that the others are ignored."""
     if sample.is_sparse or sample.shape[1] < 3:
         return []
@@ -68,7 +69,7 @@ def _drowned_columns(sample: MatrixSource) -> list[Advice]:
     share = energies[largest] / max(energies.sum(), np.finfo(np.float64).tiny)
     if share <= MOST:
         return []
-    name = f"column {largest}" if sample.feature_names is None else f"column {sample.feature_names[largest]!r}"
+    name = f"column {largest}" if names is None else f"column {names[largest]!r}"
     return [
         Advice(
             f"{name} holds {percent(share)} of the squared values of X, so that the other {count(len(energies) - 1)} "
