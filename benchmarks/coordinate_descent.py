@@ -14,7 +14,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from terafactor._threads import Executor
-from terafactor.kernels._jit import jit
+from terafactor.kernels.jit import jit
 
 
 @dataclass

@@ -16,7 +16,7 @@ from terafactor import ElasticNet, MaskedDictionaryLearning, NormBall
 from terafactor.data import ArraySource, MatrixSource
 from terafactor.datasets import make_brain_like, make_planted, matched_correlation
 from terafactor.problem import Problem
-from terafactor.solver import SolverOptions, SurrogateState, fit, objective
+from terafactor.solver import SolverOptions, State, fit, objective
 
 ALPHA = 20.0
 """Strength of the lasso: what the data's smooth noise leaves of a unit atom is cut, one code in six is not zero."""
@@ -29,10 +29,10 @@ def brain_like(n_features: int) -> tuple[np.ndarray, np.ndarray]:
     return X[:3600], X[3600:]
 
 
-def learn(source: MatrixSource, problem: Problem, init: np.ndarray, **options: object) -> SurrogateState:
+def learn(source: MatrixSource, problem: Problem, init: np.ndarray, **options: object) -> State:
     """Fit from a given start: the solver alone, on data already checked, as the bare products are."""
     choices = SolverOptions(n_components=len(init), **options)
-    state = SurrogateState.start(init.copy(), problem, masked=choices.masked)
+    state = State.start(init.copy(), problem, masked=choices.masked)
     return fit(source, problem, choices, state)
 
 

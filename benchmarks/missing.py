@@ -16,7 +16,7 @@ from terafactor import ElasticNet, MaskedDictionaryLearning, NormBall
 from terafactor.data import ArraySource, SparseSource
 from terafactor.datasets import make_planted, matched_correlation
 from terafactor.problem import Problem
-from terafactor.solver import SolverOptions, SurrogateState, fit
+from terafactor.solver import SolverOptions, State, fit
 
 ALPHA = 20.0
 """Strength of the lasso, as in the benchmarks of the core."""
@@ -36,9 +36,9 @@ def recovery(quick: bool) -> Iterator[Result]:
     yield Bar("1 planted atoms recovered, 30 % missing", float(np.mean(found)), 0.95, False, "", details)
 
 
-def learn(source: ArraySource | SparseSource, problem: Problem, init: np.ndarray, **options: object) -> SurrogateState:
+def learn(source: ArraySource | SparseSource, problem: Problem, init: np.ndarray, **options: object) -> State:
     choices = SolverOptions(n_components=len(init), batch_size=50, **options)
-    return fit(source, problem, choices, SurrogateState.start(init.copy(), problem, masked=choices.masked))
+    return fit(source, problem, choices, State.start(init.copy(), problem, masked=choices.masked))
 
 
 def cost_of_missing(quick: bool) -> Iterator[Result]:

@@ -23,7 +23,7 @@ from terafactor.data.masks import masks_of
 from terafactor.data.packed import PackedSource
 from terafactor.data.packed_layout import N_PERMUTATIONS, PackedLayout
 from terafactor.problem import Problem
-from terafactor.solver import Snapshot, SolverOptions, SurrogateState, fit, objective
+from terafactor.solver import Snapshot, SolverOptions, State, fit, objective
 from terafactor.testing import CountingSource
 
 N_ROWS, N_FEATURES, BLOCK = 1200, 200_000, 40
@@ -319,7 +319,7 @@ def two_terabytes(quick: bool) -> Iterator[Result]:
         finished.append(time.perf_counter() - source.seconds)
 
     source.seconds, started = 0.0, time.perf_counter()
-    fit(source, RIDGE_ON_SPARSE_ATOMS, options, SurrogateState.start(atoms, RIDGE_ON_SPARSE_ATOMS, masked=True), [note])
+    fit(source, RIDGE_ON_SPARSE_ATOMS, options, State.start(atoms, RIDGE_ON_SPARSE_ATOMS, masked=True), [note])
     means = np.diff(finished[:n_steps:window]) / window
     hours = n_epoch * float(means.min()) / 3600
     details = {

@@ -7,7 +7,8 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from terafactor._threads import TILE, Executor
-from terafactor.kernels.atoms import sweep_atoms
+from terafactor.solver.backends import threaded
+from terafactor.solver.backends.threaded import ThreadedBackend
 
 
 def blas_threads():
@@ -27,21 +28,22 @@ def test_blas_is_left_as_it_was_by_fits_that_overlap():
 
 
 @pytest.mark.parametrize("failing", [0, 1])
-def test_an_error_of_one_thread_does_not_leave_the_others_waiting(failing):
+def test_an_error_of_one_thread_does_not_leave_the_others_waiting(failing, monkeypatch):
     random = np.random.default_rng(0)
     atoms, data_code = random.standard_normal((2, 3, 2 * TILE))
     code_gram, raised = np.eye(3), []
 
-    def fail(start, stop):
-        if start == failing * TILE:
+    def fail(rank, *others):
+        if rank == failing:
             raise ValueError("no")
+        sweep_tiles(rank, *others)
+
+    sweep_tiles = threaded.sweep_tiles
+    monkeypatch.setattr(threaded, "sweep_tiles", fail)
 
     def sweep():
-        with Executor(2) as executor, pytest.raises(ValueError, match="no"):
-            sweep_atoms(
-                atoms, data_code, code_gram, (0.0, 2.0, 1.0, False), np.ones(3), np.zeros(3), whole=True,
-                executor=executor, before=fail,
-            )  # fmt: skip
+        with ThreadedBackend(2) as backend, pytest.raises(ValueError, match="no"):
+            backend.sweep(atoms, data_code, code_gram, (0.0, 2.0, 1.0, False), np.ones(3), np.zeros(3), whole=True)
         raised.append(True)
 
     thread = threading.Thread(target=sweep, daemon=True)

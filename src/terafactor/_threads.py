@@ -13,15 +13,10 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 from numbers import Integral
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from terafactor._typing import is_number
 from terafactor.errors import ParameterError
-
-Result = TypeVar("Result")
-
-Part = Callable[[int, int], object]
-"""Work on consecutive features, from the first number to the second."""
 
 TILE = 2048
 """Features per tile: a tile of 60 atoms in float32 is about the size of a second-level cache."""
@@ -35,21 +30,6 @@ def n_tiles(n_features: int) -> int:
 def features_of(first: int, last: int, n_features: int) -> tuple[int, int]:
     """Return the features of consecutive tiles, from number ``first`` to ``last``."""
     return first * TILE, min(last * TILE, n_features)
-
-
-def nothing(start: int, stop: int) -> None:
-    """Leave the features alone."""
-
-
-def in_turn(*parts: Part) -> Part:
-    """Return what does each of the parts, one after the other on each tile, while its features are still at hand."""
-
-    def work(start: int, stop: int) -> None:
-        for first in range(start, stop, TILE):
-            for part in parts:
-                part(first, min(first + TILE, stop))
-
-    return work
 
 
 def resolve_threads(n_threads: object) -> int:
@@ -93,7 +73,7 @@ class SingleThreadedBlas:
                 self._limit.restore_original_limits()
 
 
-_single_threaded_blas = SingleThreadedBlas()
+single_threaded_blas = SingleThreadedBlas()
 
 
 class Executor:
@@ -115,7 +95,7 @@ class Executor:
         self._depth += 1
         if self._depth > 1:
             return self
-        self._exit.enter_context(_single_threaded_blas)
+        self._exit.enter_context(single_threaded_blas)
         if self.n_threads > 1:
             self._pool = self._exit.enter_context(ThreadPoolExecutor(self.n_threads - 1, "terafactor"))
         return self
@@ -126,20 +106,9 @@ class Executor:
             self._pool = None
             self._exit.close()
 
-    def aside(self, function: Callable[[], Result]) -> Callable[[], Result]:
-        """Have something done by a thread that is free, before it works for a team again; return what waits for it.
-
-        With one thread it is done when the result is asked for.
-        """
-        return function if self._pool is None else self._pool.submit(function).result
-
     def split(self, function: Callable[[int, int], object], length: int) -> None:
         """Call ``function(start, stop)`` on consecutive parts of ``range(length)``, one per thread."""
         self.team(lambda rank, size: function(rank * length // size, (rank + 1) * length // size), length)
-
-    def over_features(self, part: Part, n_features: int) -> None:
-        """Do a part of work on all features, each thread on its tiles."""
-        self.split(lambda first, last: part(*features_of(first, last, n_features)), n_tiles(n_features))
 
     def team(
         self, function: Callable[[int, int], object], most: int, dismiss: Callable[[], object] = lambda: None

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from terafactor._threads import Executor
 from terafactor.kernels import reference
-from terafactor.kernels.atoms import BLOCK, atom_sizes, sweep_atoms
+from terafactor.kernels.atoms import BLOCK
 from terafactor.problem import NormBall
+from terafactor.problem.constraint import atom_sizes
+from terafactor.solver.backends.threaded import ThreadedBackend
 
 BALLS = [
     NormBall("l2"),
@@ -33,10 +34,10 @@ def sweep(dictionary, data_code, code_gram, columns, ball, n_threads=1):
     lowered = ball.lower()
     sizes = atom_sizes(dictionary, *lowered[:2])
     atoms = np.ascontiguousarray(dictionary[:, columns])
-    with Executor(n_threads) as executor:
-        sweep_atoms(
+    with ThreadedBackend(n_threads) as backend:
+        backend.sweep(
             atoms, np.ascontiguousarray(data_code[:, columns]), code_gram, lowered, sizes, np.zeros(len(sizes)),
-            whole=len(columns) == dictionary.shape[1], executor=executor,
+            whole=len(columns) == dictionary.shape[1],
         )  # fmt: skip
     updated = dictionary.copy()
     updated[:, columns] = atoms

@@ -92,7 +92,7 @@ def test_values_far_outside_the_ball_come_inside(norm, dtype, radius, scale):
     for values in ([1, 1], [1, 2], [1, 2, 1.9], [0.7, -1, 1, 0]):
         atom = scale * np.array(values, dtype)
         largest = np.argmax(np.abs(atom))
-        project(atom, l1_weight, l2_weight, limit, positive)
+        project(atom, l1_weight, l2_weight, limit, positive, np.empty((2, 1, 4)))
         assert ball.size(atom[np.newaxis].astype(np.float64))[0] == pytest.approx(1, rel=1e-5)
         assert np.argmax(np.abs(atom)) == largest
 

@@ -1,4 +1,4 @@
-"""Exact projections, done lazily, equal the literal ones that project every whole atom at every step."""
+"""Exact projections equal the literal ones that project every whole atom at every step."""
 
 import copy
 
@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from terafactor import MaskedDictionaryLearning
-from terafactor._threads import Executor
 from terafactor.data import ArraySource, BatchStream
 from terafactor.data.masks import Masks
 from terafactor.kernels import reference
 from terafactor.problem import ElasticNet, NormBall, PowerDecay, Problem
-from terafactor.solver import SolverOptions, SurrogateState, fit, step
+from terafactor.solver import SolverOptions, State, fit
 
 BALLS = [
     NormBall("l2"),
@@ -54,7 +53,7 @@ class Literal:
         )  # fmt: skip
 
 
-def run_both(ball, dtype, n_steps, *, closed, reduction=12, n_features=240, n_components=6):
+def run_both(advance, ball, dtype, n_steps, *, closed, reduction=12, n_features=240, n_components=6):
     """Return the dictionary after the same batches by the solver and literally.
 
     closed: the literal side computes codes and statistics from its own dictionary. Else it is given those of the
@@ -71,18 +70,16 @@ def run_both(ball, dtype, n_steps, *, closed, reduction=12, n_features=240, n_co
     )  # fmt: skip
     stream = BatchStream(ArraySource(X), 20, Masks(n_features, reduction, 0), 0, whole_rows=False)
     atoms = ball.fill(X[:n_components])
-    state, literal = SurrogateState.start(atoms.copy(), problem, masked=True), Literal(atoms, problem, options.schedule)
-    with Executor() as executor:
-        for number in range(n_steps):
-            batch = stream.batch(number)
-            step(state, batch, problem, options, executor)
-            if closed:
-                literal.step(X[batch.rows], batch.columns)
-            else:
-                literal.memory.C, literal.memory.B = state.code_gram.copy(), state.data_code.T.astype(np.float64)
-                literal.sweep(batch.columns)
-        current = state.lazy.current(state.dictionary, executor)
-    return current, literal.memory.D.T
+    state, literal = State.start(atoms.copy(), problem, masked=True), Literal(atoms, problem, options.schedule)
+    for number in range(n_steps):
+        batch = stream.batch(number)
+        advance(state, [batch], problem, options)
+        if closed:
+            literal.step(X[batch.rows], batch.columns)
+        else:
+            literal.memory.C, literal.memory.B = state.code_gram.copy(), state.data_code.T.astype(np.float64)
+            literal.sweep(batch.columns)
+    return state.dictionary, literal.memory.D.T
 
 
 @pytest.mark.parametrize("ball", BALLS, ids=repr)
@@ -108,17 +105,17 @@ def test_the_literal_twin_is_the_reference(ball):
 
 @pytest.mark.parametrize("ball", BALLS, ids=repr)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-4), (np.float64, 1e-9)])
-def test_thousands_of_projections_equal_the_literal_ones(ball, dtype, tolerance):
+def test_a_thousand_projections_equal_the_literal_ones(advance, ball, dtype, tolerance):
     # The literal projection on the elastic-net ball bisects and is slow: fewer steps there.
-    current, expected = run_both(ball, dtype, 150 if ball.norm == "elastic-net" else 2000, closed=False)
+    current, expected = run_both(advance, ball, dtype, 150 if ball.norm == "elastic-net" else 1000, closed=False)
     assert np.linalg.norm(current - expected) <= tolerance * np.linalg.norm(expected)
     assert (ball.size(np.ascontiguousarray(current)) <= 1 + 1e-6).all()
 
 
 @pytest.mark.parametrize("ball", BALLS[:3], ids=repr)
 @pytest.mark.parametrize("n_steps", [1, 13, 100])
-def test_the_whole_algorithm_equals_the_literal_one(ball, n_steps):
-    current, expected = run_both(ball, np.float64, n_steps, closed=True)
+def test_the_whole_algorithm_equals_the_literal_one(advance, ball, n_steps):
+    current, expected = run_both(advance, ball, np.float64, n_steps, closed=True)
     np.testing.assert_allclose(current, expected, atol=1e-10)
 
 

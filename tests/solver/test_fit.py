@@ -17,7 +17,7 @@ from terafactor.data import SparseSource
 from terafactor.datasets import make_planted
 from terafactor.errors import DataError
 from terafactor.problem import ElasticNet, NormBall, Problem
-from terafactor.solver import SolverOptions, SurrogateState
+from terafactor.solver import SolverOptions, State
 
 PROBLEMS = [
     Problem(0.1, ElasticNet(1.0), NormBall("l2")),
@@ -32,7 +32,7 @@ def options(**changes):
 
 
 def assert_same_state(one, other):
-    for field in dataclasses.fields(SurrogateState):
+    for field in dataclasses.fields(State):
         np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name), err_msg=field.name)
 
 
@@ -237,7 +237,7 @@ def test_rows_learned_from_in_place_give_the_same_bits_and_stay_as_they_are(X, a
 
 def test_a_state_of_another_precision_is_refused(X):
     problem = PROBLEMS[0]
-    state = SurrogateState.start(problem.constraint.project(X[:4].copy()), problem, masked=True)
+    state = State.start(problem.constraint.project(X[:4].copy()), problem, masked=True)
     with pytest.raises(DataError, match="float64, but the rows are float32"):
         solvers.fit(ArraySource(X.astype(np.float32)), problem, options(), state)
 
@@ -281,9 +281,11 @@ def test_rows_sorted_by_class_are_learned_from_as_well_in_blocks(tmp_path):
 
 @pytest.mark.parametrize("options", [{}, {"projection": "exact", "reduction": 4}, {"constraint": "l1"}])
 @pytest.mark.parametrize(("alpha", "scale"), [(1e20, 1), (1e10, 1e-10)])
-def test_codes_too_small_for_the_precision_are_refused(alpha, scale, options):
+def test_codes_too_small_for_the_precision_are_refused(alpha, scale, options, backend):
     X = (scale * np.random.default_rng(0).standard_normal((400, 40))).astype(np.float32)
-    with pytest.raises(DataError, match=r"atoms overflow float32: alpha is too large.* lower alpha"):
-        MaskedDictionaryLearning(3, penalty="l2", alpha=alpha, forgetting=0.9, n_epochs=1, **options).fit(X)
     estimator = MaskedDictionaryLearning(3, penalty="l2", alpha=alpha, forgetting=0.9, n_epochs=1, **options)
-    assert np.isfinite(estimator.fit(X.astype(np.float64)).components_).all()
+    if backend == "threaded" and "projection" not in options:  # divides in float32
+        with pytest.raises(DataError, match=r"atoms overflow float32: alpha is too large.* lower alpha"):
+            estimator.fit(X)
+        X = X.astype(np.float64)
+    assert np.isfinite(estimator.fit(X).components_).all()

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from terafactor._threads import Executor
 from terafactor.data import ArraySource, BatchStream
 from terafactor.data.masks import Masks
 from terafactor.kernels import reference
 from terafactor.problem import ElasticNet, NormBall, Problem
-from terafactor.solver import SolverOptions, SurrogateState, encode, fit, objective, step
+from terafactor.solver import SolverOptions, State, encode, fit, objective
 
 PROBLEMS = {
     "lasso-l2": Problem(3.0, ElasticNet(1.0), NormBall("l2"), code_tolerance=1e-12),
@@ -31,23 +30,22 @@ def make(share_missing, seed=0):
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 @pytest.mark.parametrize("share_missing", [0.02, 0.3, 0.8])
 @pytest.mark.parametrize(("reduction", "statistics"), [(1, "full"), (2, "masked")])
-def test_equals_the_paper(problem, share_missing, reduction, statistics):
+def test_equals_the_paper(advance, problem, share_missing, reduction, statistics):
     X = make(share_missing)
     n_components = 4 if share_missing > 0.5 else 9  # more would leave some with nothing to learn from
     options = SolverOptions(n_components, batch_size=9, reduction=reduction, statistics=statistics, missing=True)
     masks = Masks(N_FEATURES, reduction, options.seed)
     stream = BatchStream(ArraySource(X, allow_nan=True), 9, masks, 0, whole_rows=statistics == "full", missing=True)
     atoms = problem.constraint.fill(np.random.default_rng(1).standard_normal((n_components, N_FEATURES)))
-    state = SurrogateState.start(atoms.copy(), problem, masked=options.masked)
+    state = State.start(atoms.copy(), problem, masked=options.masked)
     literal = []
-    with Executor() as executor:
-        for number in range(10):
-            step(state, stream.batch(number), problem, options, executor)
-            mask = masks.mask(number)
-            seen = ~np.isnan(X[stream.rows(number)].T)
-            if mask is not None:
-                seen[np.setdiff1d(np.arange(N_FEATURES), mask)] = False
-            literal.append((np.nan_to_num(X[stream.rows(number)].T), seen.astype(float)))
+    advance(state, map(stream.batch, range(10)), problem, options)
+    for number in range(10):
+        mask = masks.mask(number)
+        seen = ~np.isnan(X[stream.rows(number)].T)
+        if mask is not None:
+            seen[np.setdiff1d(np.arange(N_FEATURES), mask)] = False
+        literal.append((np.nan_to_num(X[stream.rows(number)].T), seen.astype(float)))
     memory = reference.learn(
         reference.Memory.start(atoms.T), literal, lam=3.0, rho=problem.penalty.l1_ratio,
         norm=problem.constraint.norm, limit=problem.constraint.lower()[2], positive_code=problem.penalty.positive,

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from terafactor._threads import Executor
-from terafactor.data import ArraySource, Batch, BatchStream
+from terafactor.data import ArraySource, BatchStream
 from terafactor.data.masks import Masks
 from terafactor.kernels import reference
 from terafactor.problem import ElasticNet, NormBall, PowerDecay, Problem
-from terafactor.solver import BatchSums, SolverOptions, SurrogateState, step
+from terafactor.solver import SolverOptions, State
+from terafactor.solver.backends import make_backend
+from terafactor.solver.objective import surrogate
 
 PROBLEMS = [
     Problem(3.0, ElasticNet(1.0), NormBall("l2"), code_tolerance=1e-12),
@@ -18,7 +19,7 @@ PROBLEMS = [
 N_FEATURES = 180
 
 
-def run_both(problem, options, dtype, n_steps=15):
+def run_both(advance, problem, options, dtype, n_steps=15):
     """Return the state and the reference's memory after the same batches."""
     random = np.random.default_rng(0)
     X = (random.standard_normal((100, 30)) @ random.standard_normal((30, N_FEATURES))).astype(dtype)
@@ -28,10 +29,8 @@ def run_both(problem, options, dtype, n_steps=15):
     stream = BatchStream(ArraySource(X), options.batch_size, masks, options.seed, whole_rows=full)
     batches = [stream.batch(number) for number in range(n_steps)]
     atoms = problem.constraint.fill(X[: options.n_components])
-    state = SurrogateState.start(atoms.copy(), problem, masked=options.masked)
-    with Executor() as executor:
-        for batch in batches:
-            step(state, batch, problem, options, executor)
+    state = State.start(atoms.copy(), problem, masked=options.masked)
+    advance(state, batches, problem, options)
 
     def literal(batch):
         mask = np.ones(N_FEATURES)
@@ -60,73 +59,36 @@ def run_both(problem, options, dtype, n_steps=15):
 @pytest.mark.parametrize("statistics", ["masked", "full"])
 @pytest.mark.parametrize("reduction", [1, 2.5, 6])
 @pytest.mark.parametrize("forgetting", [0.9, 1.0])
-def test_equals_the_paper(problem, statistics, reduction, forgetting):
+def test_equals_the_paper(advance, problem, statistics, reduction, forgetting):
     options = SolverOptions(
         9, batch_size=9, reduction=reduction, statistics=statistics, schedule=PowerDecay(forgetting)
     )
-    state, memory = run_both(problem, options, np.float64)
+    state, memory = run_both(advance, problem, options, np.float64)
     np.testing.assert_allclose(state.code_gram, memory.C, atol=1e-8 * np.abs(memory.C).max())
     np.testing.assert_allclose(state.data_code, memory.B.T, atol=1e-8 * np.abs(memory.B).max())
     np.testing.assert_allclose(state.dictionary, memory.D.T, atol=1e-8)
     np.testing.assert_array_equal(state.feature_counts, memory.E)
     np.testing.assert_allclose(state.mean_penalty, memory.mean_omega)
     assert state.n_steps == memory.t
-    with Executor() as executor:
-        value = problem.surrogate_value(
-            state.dictionary, state.code_gram, state.data_code, state.mean_penalty, executor
-        )
+    with make_backend() as backend:
+        value = surrogate(state, problem, backend)
     expected = reference.surrogate(memory.D, memory.C, memory.B, problem.alpha, memory.mean_omega)
     np.testing.assert_allclose(value, expected, rtol=1e-7)
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=["lasso-l2", "ridge-l1", "positive-elastic-net"])
 @pytest.mark.parametrize("reduction", [1, 6])
-def test_float32_stays_close_to_the_paper(problem, reduction):
+def test_float32_stays_close_to_the_paper(advance, problem, reduction):
     options = SolverOptions(5, batch_size=9, reduction=reduction)
-    state, memory = run_both(problem, options, np.float32)
+    state, memory = run_both(advance, problem, options, np.float32)
     assert state.dictionary.dtype == state.data_code.dtype == np.float32
     np.testing.assert_allclose(state.dictionary, memory.D.T, atol=2e-3)
 
 
-def test_plain_means_when_nothing_is_forgotten():
+def test_plain_means_when_nothing_is_forgotten(advance):
     """With forgetting 1 and no mask, B and C are the means over all samples, as in Mairal et al. (2010)."""
     problem = PROBLEMS[0]
-    state, _ = run_both(problem, SolverOptions(4, batch_size=10, schedule=PowerDecay(1.0)), np.float64, n_steps=10)
+    options = SolverOptions(4, batch_size=10, schedule=PowerDecay(1.0))
+    state, _ = run_both(advance, problem, options, np.float64, n_steps=10)
     assert state.n_samples == 100
     np.testing.assert_array_equal(state.feature_counts, 100)
-
-
-def random_sums(seed, columns):
-    random = np.random.default_rng(seed)
-    values = random.integers(-5, 5, (4, 12 if columns is None else len(columns))).astype(np.float64)
-    codes = random.integers(-3, 3, (4, 3)).astype(np.float64)
-    return filled(Batch(np.arange(4), columns, values), codes)
-
-
-def filled(batch, codes):
-    sums, product = BatchSums.of(batch, codes, ElasticNet())
-    product.fill()(0, batch.values.shape[1])
-    return sums
-
-
-def assert_same(one, two):
-    for name in BatchSums.__dataclass_fields__:
-        np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
-
-
-@pytest.mark.parametrize("columns", [(None, None, None), ([0, 2, 5], [2, 3], [5, 11])])
-def test_merging_sums_is_associative_and_commutative(columns):
-    a, b, c = (random_sums(i, None if part is None else np.array(part)) for i, part in enumerate(columns))
-    assert_same(a.merge(b).merge(c), a.merge(b.merge(c)))
-    assert_same(a.merge(b), b.merge(a))
-
-
-def test_merged_sums_are_those_of_the_joined_batch():
-    random = np.random.default_rng(0)
-    values, codes = random.integers(-5, 5, (6, 10)).astype(float), random.integers(-3, 3, (6, 4)).astype(float)
-    columns = np.arange(3, 13)
-    whole, first, second = (
-        filled(Batch(np.arange(6)[part], columns, values[part]), codes[part])
-        for part in (slice(None), slice(2), slice(2, None))
-    )
-    assert_same(first.merge(second), whole)

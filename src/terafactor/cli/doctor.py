@@ -79,7 +79,7 @@ def _blas() -> dict[str, Any]:
     import scipy.linalg  # noqa: F401
     from threadpoolctl import threadpool_info
 
-    from terafactor.kernels import _blas  # noqa: F401
+    from terafactor.kernels import blas  # noqa: F401
 
     found = [library for library in threadpool_info() if library["user_api"] == "blas"]
     return {
@@ -90,9 +90,9 @@ def _blas() -> dict[str, Any]:
 
 
 def _cache() -> dict[str, Any]:
-    from terafactor.kernels import _jit
+    from terafactor.kernels.jit import cache_folder
 
-    place = _jit.cache_place()
+    place = cache_folder()
     if place is None:
         return {"cache": "no writable place: kernels are compiled anew in each process; set NUMBA_CACHE_DIR"}
     files = list(place.glob("**/*.nbc")) if place.is_dir() else []

@@ -4,9 +4,9 @@ from terafactor.data.array import ArraySource
 from terafactor.data.open import open_source
 from terafactor.data.pack import pack
 from terafactor.data.patches import PatchSource
-from terafactor.data.source import FeatureTiles, MatrixSource, Rows
+from terafactor.data.source import FeatureTiles, MatrixSource
 from terafactor.data.sparse import SparseSource
-from terafactor.data.stream import Batch, BatchStream, Stretch
+from terafactor.data.stream import Batch, BatchStream, SparseBatches
 
 __all__ = [
     "ArraySource",
@@ -15,9 +15,8 @@ __all__ = [
     "FeatureTiles",
     "MatrixSource",
     "PatchSource",
-    "Rows",
+    "SparseBatches",
     "SparseSource",
-    "Stretch",
     "open_source",
     "pack",
 ]

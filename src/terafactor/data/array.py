@@ -6,9 +6,9 @@ import numpy as np
 
 from terafactor._typing import Array, Indices
 from terafactor.data.formats import Format, check_matrix, reading_dtype
-from terafactor.data.source import FeatureTiles, MatrixSource, Rows, check_finite, check_indices
+from terafactor.data.source import FeatureTiles, MatrixSource, check_finite, check_indices
 from terafactor.errors import DataError
-from terafactor.kernels.accumulation import gather_values
+from terafactor.kernels.gather import gather_columns
 
 DTYPES = (np.float32, np.float64)
 
@@ -59,13 +59,8 @@ class ArraySource(MatrixSource):
             return np.ascontiguousarray(self.array[rows])
         check_indices(columns, self.shape[1], "columns")
         values = np.empty((len(rows), len(columns)), self.dtype)
-        gather_values(self.array, rows, columns, 0, len(columns), values)
+        gather_columns(self.array, rows, columns, 0, len(columns), values)
         return values
-
-    def in_place(self, rows: Indices) -> Rows | None:
-        check_indices(rows, self.shape[0], "rows")
-        as_they_are = type(self).read is ArraySource.read  # a subclass may do something to values that it reads
-        return Rows(self.array, rows) if as_they_are and self.array.flags.c_contiguous else None
 
 
 def open_array(array: Array) -> MatrixSource:

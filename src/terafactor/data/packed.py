@@ -30,7 +30,7 @@ from terafactor.data.packed_layout import (
 from terafactor.data.shard import DamagedShardError, read_tiles, read_tiles_with_zarr, sealed
 from terafactor.data.source import FeatureTiles, MatrixSource, check_indices
 from terafactor.errors import DataError, ParameterError
-from terafactor.kernels.accumulation import gather_values
+from terafactor.kernels.gather import gather_columns
 from terafactor.kernels.tiles import copy_runs, find, locate
 
 TileReader = Callable[[Path, int, PackedLayout, Indices, bool], Array]
@@ -145,7 +145,7 @@ class PackedSource(MatrixSource):
             # Entry (i, start of tile + place inside it) of the view is row i of that place.
             shape = (layout.block_rows, (len(chosen) - 1) * layout.numbers_apart + width)
             view: Array = np.ndarray(shape, tiles.dtype, tiles, strides=(width * step, step))
-            gather_values(view, inside, places, 0, len(places), out)
+            gather_columns(view, inside, places, 0, len(places), out)
         if layout.scaled:
             chosen, places = self._located(columns, record, layout.scales)
             scales = self._tiles(scales_path(self.path), record, layout.scales, chosen, "the scales", record)

@@ -14,31 +14,31 @@ N_READERS = 4
 """Threads that read: more than a disk needs to be busy, fewer than would crowd out the work."""
 
 DEPTH = 4
-"""Results that may be ready or under way before they are asked for; memory is bounded by it."""
+"""Reads that may be ready or under way before they are asked for; memory is bounded by it."""
 
 QUICK = 0.002
 """Seconds below which a task is not worth handing over: threads that pass the interpreter's lock back and forth for
 such short ones are slower than one that does everything. Rows that the system has in memory are read so quickly."""
 
 
-def read_ahead(tasks: Iterable[Callable[[], Result]], *, in_memory: bool = False) -> Generator[Result, None, None]:
+def read_ahead(tasks: Iterable[Callable[[], Result]], depth: int = DEPTH) -> Generator[Result, None, None]:
     """Yield the results of ``tasks`` in their order, the next ones computed by other threads meanwhile.
 
     Tasks are done as they are asked for until two in a row were not :data:`QUICK`. A task that fails raises where its
     result would come. Once the generator is closed or collected no task begins, and those under way have ended.
-    in_memory: there is nothing to wait for, each task is done when its turn comes.
+    depth: results that may be ready or under way before they are asked for; 0: each task is done when its turn comes.
     """
     tasks = iter(tasks)
-    if in_memory:
+    if depth == 0:
         yield from (task() for task in tasks)
         return
     yield from _while_quick(tasks)
     pending: deque[Future[Result]] = deque()
-    with ThreadPoolExecutor(N_READERS, "terafactor-reader") as readers:
+    with ThreadPoolExecutor(min(N_READERS, depth), "terafactor-reader") as readers:
         try:
             for task in tasks:
                 pending.append(readers.submit(task))
-                if len(pending) > DEPTH:
+                if len(pending) > depth:
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()

@@ -12,7 +12,7 @@ import numpy as np
 from terafactor._random import Purpose, generator
 from terafactor._typing import Array, Indices
 from terafactor.data.array import ArraySource
-from terafactor.data.source import FeatureTiles, MatrixSource, Rows, SourceView, check_indices, read_finite
+from terafactor.data.source import FeatureTiles, MatrixSource, SourceView, check_indices, read_finite
 
 
 class SelectedRows(SourceView):
@@ -76,10 +76,6 @@ class SelectedRows(SourceView):
     def read_stored(self, rows: Indices) -> Any:
         check_indices(np.asarray(rows), self.shape[0], "rows")
         return super().read_stored(self.rows[rows])
-
-    def in_place(self, rows: Indices) -> Rows | None:
-        check_indices(np.asarray(rows), self.shape[0], "rows")
-        return self.base.in_place(self.rows[rows])
 
 
 def choose_rows(source: MatrixSource, n_rows: int, seed: int, purpose: Purpose = Purpose.HOLDOUT) -> Indices:

@@ -56,21 +56,6 @@ class FeatureTiles:
         return features.astype(np.int64, copy=False)
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Some rows of a matrix, where they lie."""
-
-    matrix: Array
-    """(n, p), row by row."""
-
-    numbers: Indices | None = None
-    """Which rows of it, in which order (b,); None: all, in theirs."""
-
-    def together(self) -> Array:
-        """Return them one after the other (b, p): a copy, unless they lie so."""
-        return self.matrix if self.numbers is None else self.matrix[self.numbers]
-
-
 MOST_STORED = 0.05
 """Share of stored entries up to which a matrix counts as sparse: pairs of entries in a column grow as its square."""
 
@@ -167,10 +152,6 @@ class MatrixSource(ABC):
         """Return whole rows as a ``scipy.sparse.csr_array`` in canonical format (b, p); sparse sources have such."""
         raise DataTypeError(f"{self.record_name(0)} is dense: none of its zeros can be left out")
 
-    def in_place(self, rows: Indices) -> Rows | None:
-        """Return the rows that :meth:`read` returns whole, where they lie in memory; None where they must be copied."""
-        return None
-
     @abstractmethod
     def read(self, rows: Indices, columns: Indices | None = None) -> Array:
         """Return the values at ``rows`` and ``columns`` (None: all features, in order), a new (b, s) array."""
@@ -236,9 +217,6 @@ class SourceView(MatrixSource):
 
     def read_stored(self, rows: Indices) -> Any:
         return self.base.read_stored(rows)
-
-    def in_place(self, rows: Indices) -> Rows | None:
-        return None  # a look may do something to values that it reads
 
 
 def check_indices(indices: Indices, bound: int, what: str) -> None:

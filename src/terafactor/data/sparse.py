@@ -14,7 +14,7 @@ from terafactor.data.formats import Format, check_matrix, ends_with, is_a, readi
 from terafactor.data.npy import read_header
 from terafactor.data.source import MAY_BE_MISSING, MatrixSource, check_indices, described, first_unusable
 from terafactor.errors import DataError
-from terafactor.kernels.accumulation import check_sparse_rows, fill_sparse_rows
+from terafactor.kernels.gather import check_sparse_rows, fill_sparse_rows
 
 
 class SparseSource(MatrixSource):

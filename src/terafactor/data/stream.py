@@ -16,8 +16,8 @@ import numpy as np
 from terafactor._random import Purpose, generator
 from terafactor._typing import Array, Indices
 from terafactor.data.masks import Masks
-from terafactor.data.read_ahead import read_ahead
-from terafactor.data.source import MatrixSource, Rows, is_checked, read_finite, read_stored_finite
+from terafactor.data.read_ahead import DEPTH, read_ahead
+from terafactor.data.source import MatrixSource, read_finite, read_stored_finite
 from terafactor.kernels.missing import split_missing
 
 MAX_VALUES = 2**23
@@ -25,6 +25,9 @@ MAX_VALUES = 2**23
 
 MIXED_VALUES = 2**21
 """Values of blocks that are read at once, so that the batches cut from them mix rows that are stored far apart."""
+
+MOST_WAITING = 2**25
+"""Bytes of a batch in memory up to which the next one is copied before it is needed."""
 
 CHEAP = 0.02
 """Share of an epoch that costs little to read before it begins."""
@@ -43,14 +46,11 @@ class Batch:
     values: Array
     """Values at rows and columns (b, s); zero where missing."""
 
-    whole: Rows | None = None
+    whole: Array | None = None
     """The rows with all their features (b, p), when the statistics use them and the mask leaves some out."""
 
     observed: Array | None = None
     """Where there is a value (b, s), at least once per column; None when everywhere."""
-
-    feature_rows: Indices | None = None
-    """In how many rows each column has a value (s,); None when in all."""
 
     whole_observed: Array | None = None
     """Where the whole rows have a value (b, p); False in all of a row that has none at ``columns``."""
@@ -58,10 +58,32 @@ class Batch:
     n_bytes: int = 0
     """Its share of the bytes that were read."""
 
+    @property
+    def n_observed_rows(self) -> int:
+        """Rows that have a value."""
+        return len(self.values) if self.observed is None else int(self.observed.any(axis=1).sum())
+
+    @property
+    def feature_rows(self) -> Indices | int:
+        """Rows in which each of the columns has a value (s,), or one number where all have as many."""
+        return len(self.values) if self.observed is None else self.observed.sum(axis=0)
+
+    @property
+    def whole_feature_rows(self) -> Indices | int:
+        """The same for all features of the whole rows."""
+        return self.n_observed_rows if self.whole_observed is None else self.whole_observed.sum(axis=0)
+
+    def mean_visits(self, counts: Indices) -> float:
+        """Return the mean over features of the rows in which they were seen: ``counts`` (p,) before, and this batch."""
+        rows = self.feature_rows if self.whole is None else self.whole_feature_rows
+        width = self.values.shape[1] if self.whole is None else len(counts)
+        added = rows * width if isinstance(rows, int) else int(rows.sum())
+        return (int(counts.sum()) + added) / len(counts)
+
 
 @dataclass(frozen=True)
-class Stretch:
-    """Batches of whole rows that follow each other, read together and without their zeros."""
+class SparseBatches:
+    """Consecutive batches of whole rows, read together and without their zeros."""
 
     rows: Indices
     """Row numbers (m,)."""
@@ -74,6 +96,10 @@ class Stretch:
 
     n_bytes: int
     """Bytes that were read."""
+
+    def batch(self, part: slice) -> Batch:
+        """Return one of the batches with its zeros."""
+        return Batch(self.rows[part], None, self.values[part].toarray())
 
 
 @dataclass(frozen=True)
@@ -192,32 +218,43 @@ class BatchStream:
         """Read batch ``number``."""
         return next(self.batches(number, number + 1))
 
-    def batches(self, start: int, stop: int) -> Generator[Batch, None, None]:
-        """Read the batches from ``start`` to ``stop``, excluded; close it when not all of them are wanted."""
-        tasks = self._tasks(start, stop)
-        with contextlib.closing(read_ahead(tasks, in_memory=self.source.in_memory or stop - start <= 1)) as parts:
+    def batches(self, start: int, stop: int, *, ahead: bool = False) -> Generator[Batch, None, None]:
+        """Read the batches from ``start`` to ``stop``, excluded; close it when not all of them are wanted.
+
+        ahead: whether the next batch may be copied out of memory before it is needed, by a thread of its own. What is
+        not in memory always is.
+        """
+        depth = 0 if stop - start <= 1 else self.read_ahead_depth(ahead)
+        with contextlib.closing(read_ahead(self._tasks(start, stop), depth)) as parts:
             for batches in parts:
                 yield from batches
 
-    def stretches(self, start: int, stop: int, length: int) -> Generator[Stretch, None, None]:
+    def read_ahead_depth(self, ahead: bool) -> int:
+        """Return how many reads may be under way or waiting: of large batches in memory, no two take room at once."""
+        if not self.source.in_memory:
+            return DEPTH
+        return int(ahead and self.values_at_once * self.source.dtype.itemsize <= MOST_WAITING)
+
+    def sparse_batches(self, start: int, stop: int, length: int) -> Generator[SparseBatches, None, None]:
         """Read the batches from ``start`` to ``stop`` of a sparse source, up to ``length`` of one epoch together.
 
         There must be no masks. Close it when not all of them are wanted.
         """
-        tasks = (partial(self._read_stretch, numbers) for numbers in self._cut(start, stop, length))
-        with contextlib.closing(read_ahead(tasks, in_memory=self.source.in_memory or stop - start <= length)) as parts:
+        tasks = (partial(self._read_sparse, numbers) for numbers in self._cut(start, stop, length))
+        depth = 0 if self.source.in_memory or stop - start <= length else DEPTH
+        with contextlib.closing(read_ahead(tasks, depth)) as parts:
             yield from parts
 
     def _cut(self, start: int, stop: int, length: int) -> Iterator[list[Indices]]:
-        """Yield the rows of each batch of a stretch. Where one ends depends on the batch it starts with only."""
+        """Yield the rows of batches that are read together. Where these end depends on the first of them only."""
         while start < stop:
             end = min(start + length, stop, (start // self.batches_per_epoch + 1) * self.batches_per_epoch)
             yield [self.rows(number) for number in range(start, end)]
             start = end
 
-    def _read_stretch(self, batches: list[Indices]) -> Stretch:
+    def _read_sparse(self, batches: list[Indices]) -> SparseBatches:
         rows, ends = np.concatenate(batches), np.cumsum([0, *map(len, batches)])
-        return Stretch(
+        return SparseBatches(
             rows=rows,
             values=read_stored_finite(self.source, rows),
             parts=[slice(int(first), int(last)) for first, last in itertools.pairwise(ends)],
@@ -236,9 +273,6 @@ class BatchStream:
         """Read the rows of some batches of a visit together, and part them."""
         parts = [visit.rows[self._part(visit, number)] for number in numbers]
         whole, masks = self._reads_whole_rows(len(visit.rows)), self._masks(visit, numbers)
-        if len(parts) == 1 and (in_place := self._whole_in_place(parts[0])) is not None:
-            values, n_bytes = self.source.read(parts[0], masks[0]), self.source.stored_bytes(parts[0])
-            return [Batch(parts[0], masks[0], values, in_place, n_bytes=n_bytes)]
         read = None if whole else masks[0]
         wanted = np.concatenate(parts)
         if len(parts) > 1:
@@ -252,16 +286,10 @@ class BatchStream:
             if columns is None or not whole:
                 batch = Batch(rows, columns, mine, n_bytes=n_bytes)
             else:
-                all_of_it = Rows(mine) if self.whole_rows else None
-                batch = Batch(rows, columns, np.take(mine, columns, axis=1), all_of_it, n_bytes=n_bytes)
-            batches.append(set_missing_apart(batch) if self.missing else batch)
+                masked = np.take(mine, columns, axis=1)
+                batch = Batch(rows, columns, masked, mine if self.whole_rows else None, n_bytes=n_bytes)
+            batches.append(separate_missing(batch) if self.missing else batch)
         return batches
-
-    def _whole_in_place(self, rows: Indices) -> Rows | None:
-        """Return rows where they lie, if statistics use them beside what masks leave, and nothing is done to them."""
-        if not self.whole_rows or self.missing or self.masks.cycle_length == 1 or not is_checked(self.source, False):
-            return None
-        return self.source.in_place(rows)
 
     def _masks(self, visit: _Visit, numbers: range) -> list[Indices | None]:
         """Return the masks of some batches of a visit."""
@@ -358,28 +386,26 @@ class BatchStream:
         return n_rows * max(1, MIXED_VALUES // n_values)
 
 
-def set_missing_apart(batch: Batch) -> Batch:
+def separate_missing(batch: Batch) -> Batch:
     """Return the batch with zeros for its NaN and a record of where they were; columns without any value left out.
 
     Its values are overwritten, so they must be its own.
     """
     observed, per_feature = observe(batch.values)
-    if batch.whole is not None:
-        values = batch.whole.together()
-        batch = replace(batch, whole_observed=observe(values)[0], whole=Rows(values))
+    whole_observed = None if batch.whole is None else observe(batch.whole)[0]
     if observed is None:
-        return batch
-    if batch.whole_observed is not None:
-        np.logical_and(batch.whole_observed, observed.any(axis=1, keepdims=True), out=batch.whole_observed)
+        return replace(batch, whole_observed=whole_observed)
+    if whole_observed is not None:
+        np.logical_and(whole_observed, observed.any(axis=1, keepdims=True), out=whole_observed)
+    batch = replace(batch, observed=observed, whole_observed=whole_observed)
     if per_feature.all():
-        return replace(batch, observed=observed, feature_rows=per_feature)
+        return batch
     kept = np.flatnonzero(per_feature)
     return replace(
         batch,
         columns=kept if batch.columns is None else batch.columns[kept],
         values=np.take(batch.values, kept, axis=1),
         observed=np.take(observed, kept, axis=1),
-        feature_rows=per_feature[kept],
     )
 
 

@@ -16,7 +16,7 @@ from terafactor.data import MatrixSource
 from terafactor.errors import FitWarning
 from terafactor.estimators.defaults import lasso_strength
 from terafactor.problem import Problem
-from terafactor.solver import SolverOptions, SurrogateState
+from terafactor.solver import SolverOptions, State
 from terafactor.solver.settling import fall_per_pass, last_fall
 
 MOST = 0.9
@@ -37,7 +37,7 @@ class Advice(NamedTuple):
 def advice(
     source: MatrixSource,
     sample: MatrixSource,
-    state: SurrogateState,
+    state: State,
     problem: Problem,
     options: SolverOptions,
     stopped_by: str | None,
@@ -46,7 +46,7 @@ def advice(
 
     sample: rows of the source to judge by; stopped_by: what ended the fit.
     """
-    atoms = state.current_dictionary()
+    atoms = state.dictionary
     codes = solver.encode(sample, atoms, problem, options.n_threads, missing=options.missing)
     found = [
         *_drowned_columns(sample, source.feature_names),
@@ -101,7 +101,7 @@ def _about_codes(
     return [Advice(f"{what} for this data; try a {remedy} one, alpha={better:.2g}, or alpha='auto'")]
 
 
-def _unused_atoms(state: SurrogateState) -> list[Advice]:
+def _unused_atoms(state: State) -> list[Advice]:
     """Warn of atoms that have served no row for as long as statistics remember."""
     unused, total = int((np.diagonal(state.code_gram) == 0).sum()), len(state.code_gram)
     if unused in (0, total):  # all of them: rows have no codes, which is another warning
@@ -114,7 +114,7 @@ def _unused_atoms(state: SurrogateState) -> list[Advice]:
     ]
 
 
-def _worse_with_masks(state: SurrogateState, n_features: int, options: SolverOptions) -> list[Advice]:
+def _worse_with_masks(state: State, n_features: int, options: SolverOptions) -> list[Advice]:
     """Warn of masks that are too small to learn from, so that atoms get worse as more rows are seen."""
     rise = -last_fall(state.checks)
     if options.reduction == 1 or not rise > RISE:
@@ -128,7 +128,7 @@ def _worse_with_masks(state: SurrogateState, n_features: int, options: SolverOpt
     ]
 
 
-def _not_settled(state: SurrogateState, n_rows: int, options: SolverOptions) -> Advice:
+def _not_settled(state: State, n_rows: int, options: SolverOptions) -> Advice:
     fall = fall_per_pass(state.checks, n_rows)
     pace = "it is too early to tell how fast the objective falls" if math.isnan(fall) else (
         f"the objective still improves by {100 * fall:.2g} % per pass"

@@ -16,7 +16,7 @@ from terafactor.errors import ParameterError
 from terafactor.problem import Problem
 from terafactor.solver.callbacks import Callback, Snapshot
 from terafactor.solver.options import SolverOptions
-from terafactor.solver.state import SurrogateState
+from terafactor.solver.state import State
 
 logger = logging.getLogger("terafactor")
 
@@ -65,7 +65,7 @@ def choose_reduction(
     held_out: MatrixSource,
     problem: Problem,
     options: SolverOptions,
-    start: Callable[[SolverOptions], SurrogateState | None],
+    start: Callable[[SolverOptions], State | None],
     callbacks: Sequence[Callback] = (),
 ) -> tuple[float, list[ReductionTrial]]:
     """Return the largest reduction that explains held-out rows about as well as any lower one, and the trials.
@@ -151,7 +151,7 @@ def _trials(
     held_out: MatrixSource,
     problem: Problem,
     options: SolverOptions,
-    start: Callable[[SolverOptions], SurrogateState | None],
+    start: Callable[[SolverOptions], State | None],
     callbacks: Sequence[Callback],
 ) -> Iterator[ReductionTrial]:
     learned_from = _without(source, held_out)

@@ -33,7 +33,7 @@ from terafactor.estimators.training import Beginning, DictionaryTraining
 from terafactor.problem import ElasticNet, NormBall, Problem
 from terafactor.report import Reporting
 from terafactor.runs.failure import unless_it_fails
-from terafactor.solver import SolverOptions, SurrogateState
+from terafactor.solver import SolverOptions, State
 from terafactor.solver.callbacks import Callback, Recorder
 from terafactor.solver.plan import Plan
 
@@ -249,25 +249,22 @@ class MaskedDictionaryLearning(
         options = self._options_to_go_on(source, seed=seed, n_epochs=1, tol=0.0, max_time=None, shuffle=False)
         if state is None:
             problem, state = self._start_stream(source, problem, options)
-        else:
-            state.inner = None  # components_ are the atoms themselves, and may have been changed
-            if problem.constraint != self._constraint:
-                state.dictionary[:] = problem.constraint.project(state.dictionary)
-                state.lazy = None
-                state.refresh_sizes(problem)
+        elif problem.constraint != self._constraint:
+            state.dictionary[:] = problem.constraint.project(state.dictionary)
+            state.sizes = problem.constraint.psi(state.dictionary)
         self._seed = seed
         return self._learn(source, Beginning(problem, options, state, sample=None))
 
     def _start_stream(
         self, source: MatrixSource, problem: Problem, options: SolverOptions
-    ) -> tuple[Problem, SurrogateState]:
+    ) -> tuple[Problem, State]:
         """Return where a stream of rows begins: "auto" follows its first batch alone, however the stream is cut."""
         atoms = self._starting_atoms(source, problem, options)
         if self.alpha == "auto":
             first = SelectedRows(source, np.arange(min(options.batch_size, source.shape[0])))
             problem = replace(problem, alpha=defaults.choose_alpha(problem, first, atoms, options))
         self.alpha_, self.batch_size_ = float(problem.alpha), options.batch_size
-        return problem, SurrogateState.start(atoms, problem, masked=options.masked)
+        return problem, State.start(atoms, problem, masked=options.masked)
 
     def _is_sure(self, source: MatrixSource, problem: Problem) -> bool:
         """Whether steps can be done on the state itself, since nothing may fail after some of them.

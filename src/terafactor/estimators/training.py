@@ -47,7 +47,8 @@ from terafactor.solver.loop import Elapsed, Learner
 from terafactor.solver.options import SolverOptions, Statistics
 from terafactor.solver.position import Position
 from terafactor.solver.settling import SETTLED, progress_in_words
-from terafactor.solver.state import SurrogateState
+from terafactor.solver.state import State
+from terafactor.solver.warm_up import warm_up
 
 if TYPE_CHECKING:
     from terafactor.solver.progress import ProgressBar
@@ -92,7 +93,7 @@ class DictionaryTraining(ModelFileMixin):
     _seed: int
     _n_rows: int
     _advice: list[Advice]
-    _state: SurrogateState
+    _state: State
     _constraint: NormBall
     get_params: Callable[..., dict[str, Any]]
 
@@ -150,6 +151,7 @@ class DictionaryTraining(ModelFileMixin):
         callbacks: Sequence[Callback] = (),
     ) -> Beginning:
         """Find what "auto" leaves to the data, and the atoms to start from."""
+        warm_up(source, problem, options)
         started = time.perf_counter()
         sample = self._rows_to_judge_by(source, options)
         atoms = self._starting_atoms(source, problem, options)
@@ -166,7 +168,7 @@ class DictionaryTraining(ModelFileMixin):
         masks_of(source, options.reduction, seed=0)  # refuses one that is too large before anything changes
         self.reduction_, self.reduction_path_ = options.reduction, path
         n_bytes += sum(trial.bytes_read for trial in path)
-        state = SurrogateState.start(atoms, problem, masked=options.masked)
+        state = State.start(atoms, problem, masked=options.masked)
         return Beginning(problem, options, state, sample, 0, Elapsed(time.perf_counter() - started, n_bytes))
 
     def _rows_to_judge_by(self, source: MatrixSource, options: SolverOptions) -> MatrixSource:
@@ -185,8 +187,8 @@ class DictionaryTraining(ModelFileMixin):
     ) -> tuple[float, list[ReductionTrial]]:
         held_out = held_out or rows_to_compare_on(source, options.seed)
 
-        def start(tried: SolverOptions) -> SurrogateState:
-            return SurrogateState.start(atoms.copy(), problem, masked=tried.masked)
+        def start(tried: SolverOptions) -> State:
+            return State.start(atoms.copy(), problem, masked=tried.masked)
 
         planned = replace(options, n_epochs=min(options.n_epochs, PLANNED_PASSES))
         with InterruptGuard() as guard:
@@ -259,7 +261,7 @@ class DictionaryTraining(ModelFileMixin):
         else:
             self._take_up(start)
             options = self._options_to_go_on(data, seed=seed)
-            state, sample = SurrogateState.at(start), self._rows_to_judge_by(data, options)
+            state, sample = State.at(start), self._rows_to_judge_by(data, options)
             beginning = Beginning(self._problem(), options, state, sample, state.n_batches, elapsed)
         self._seed = seed
         self._learn(data, beginning, callbacks)
@@ -305,7 +307,7 @@ class DictionaryTraining(ModelFileMixin):
         tol = SETTLED if isinstance(self.tol, str) or self.tol == 0 else self.tol
         return progress_in_words(checks, history, self._n_rows, tol)
 
-    def _set_state(self, state: SurrogateState) -> None:
+    def _set_state(self, state: State) -> None:
         self._state = state
         self.components_ = state.dictionary
         self.n_steps_ = state.n_steps
@@ -371,10 +373,9 @@ class DictionaryTraining(ModelFileMixin):
         estimator = cls(**known_parameters(cls, artifact))
         estimator._take_up(artifact.position)
         problem = estimator._problem()
-        state = SurrogateState.at(artifact.position)
+        state = State.at(artifact.position)
         if len(state.dictionary) != estimator.n_components:
             raise DataError(f"the file has {len(state.dictionary)} atoms, but n_components is {estimator.n_components}")
-        state.dictionary = state.pause()
         estimator._seed = artifact.position.number("seed")
         estimator._constraint = from_plain(artifact.position.numbers).get("constraint", problem.constraint)
         estimator.statistics_ = artifact.position.number("statistics", str)
@@ -405,7 +406,7 @@ class Beginning:
 
     problem: Problem
     options: SolverOptions
-    state: SurrogateState
+    state: State
     sample: MatrixSource | None
     """Rows to judge by; None: nothing is judged."""
 

@@ -14,25 +14,30 @@ therefore start anywhere; starting at the multiplier of the previous step it tak
 import numpy as np
 
 from terafactor._threads import TILE
-from terafactor.kernels._jit import jit
+from terafactor.kernels.barrier import sum_tiles
+from terafactor.kernels.jit import jit
 
 MAX_NEWTON = 100
 
 
 @jit
+def absolute_and_squares(values):
+    """``abs(values).sum(), (values ** 2).sum()``, for at most a tile of values, in their precision."""
+    absolute, squares = values.dtype.type(0), values.dtype.type(0)
+    for i in range(len(values)):
+        absolute += abs(values[i])
+        squares += values[i] * values[i]
+    return absolute, squares
+
+
+@jit
 def ball_size(values, l1_weight, l2_weight):
-    """Return ``l1_weight * sum(|values|) + l2_weight / 2 * sum(values ** 2)``, tiles added in float64."""
-    absolute, squared = 0.0, 0.0
-    zero = values.dtype.type(0)
+    """``l1_weight * abs(values).sum() + l2_weight / 2 * (values ** 2).sum()``, tiles added in float64."""
+    size = 0.0
     for start in range(0, len(values), TILE):
-        part_absolute, part_squared = zero, zero
-        part = values[start : start + TILE]
-        for i in range(len(part)):
-            part_absolute += abs(part[i])
-            part_squared += part[i] * part[i]
-        absolute += part_absolute
-        squared += part_squared
-    return l1_weight * absolute + 0.5 * l2_weight * squared
+        absolute, squares = absolute_and_squares(values[start : start + TILE])
+        size += l1_weight * absolute + 0.5 * l2_weight * squares
+    return size
 
 
 @jit
@@ -50,12 +55,12 @@ def excess_sums(values, threshold):
 
 
 @jit
-def climb(multiplier, best, factor, count, total, squares, l1_weight, l2_weight, budget, precision):
-    """Do one step of Newton's method; return the next multiplier, the best so far, its factor, and whether it will do.
+def newton_step(multiplier, best, factor, count, total, squares, l1_weight, l2_weight, budget, precision):
+    """Do one step of Newton's method; return the next multiplier, the best so far, its factor, and whether it is done.
 
-    count, total, squares: :func:`excess_sums` at the threshold ``multiplier * l1_weight``, over all values; best: minus
-    one before the first step; factor: what brings the values that the best one leaves inside the budget, when they are
-    so large that no threshold in their precision does.
+    count, total, squares: :func:`excess_sums` at the threshold ``multiplier * l1_weight``, over all values; best: -1
+    before the first step; factor: what brings the values that the best one leaves inside the budget, when they are so
+    large that no threshold in their precision does.
     """
     if count == 0.0:  # to the right of the root, where the slope is zero
         if best < 0.0 and multiplier > 0.0:  # a start that is out of date
@@ -66,7 +71,7 @@ def climb(multiplier, best, factor, count, total, squares, l1_weight, l2_weight,
     gap = linear + quadratic - budget
     slope = scale * (l1_weight * l1_weight * count + 2.0 * l2_weight * (linear + quadratic))
     following = max(multiplier + gap / slope, 0.0)
-    # The second test: a finer multiplier would not change the threshold as the data's precision sees it.
+    # The second test: a finer multiplier would not change the threshold in the precision of the data.
     settled = abs(gap) <= precision * budget
     done = settled or abs(following - multiplier) <= precision * multiplier
     if done or gap > 0.0:
@@ -81,70 +86,60 @@ def filling_factor(linear, quadratic, budget):
 
 
 @jit
-def simple_multiplier(l1_weight, l2_weight, size, budget):
-    """Return the multiplier where a formula gives it, and minus one where it takes Newton's method.
+def find_multiplier(
+    values, first_tile, last_tile, l1_weight, l2_weight, size, budget, start, partial, n_sums, n_threads, barrier
+):
+    """Return the multiplier that brings ``values`` (s,) inside the budget, its factor, and the sums over tiles made.
 
-    size: psi of the values; budget: psi allowed. Infinite when only zero fits.
+    size: psi of the values; budget: psi allowed; start: where Newton's method begins. The multiplier is infinite when
+    only zero fits. Several threads search together, each on its tiles; see :func:`sum_tiles` for the last arguments.
     """
     if size <= budget:
-        return 0.0
+        return 0.0, 1.0, n_sums
     if budget <= 0.0:
-        return np.inf
+        return np.inf, 1.0, n_sums
     if l1_weight == 0.0:
-        return (np.sqrt(size / budget) - 1.0) / l2_weight
-    return -1.0
-
-
-@jit
-def precision_of(values):
-    """Return the relative precision that multipliers are worth computing to."""
-    return 1e-7 if values.itemsize == 4 else 1e-15
-
-
-@jit
-def find_multiplier(values, l1_weight, l2_weight, size, budget):
-    """Return the multiplier that brings ``values`` (s,) inside the budget, and its factor, see :func:`climb`."""
-    multiplier = simple_multiplier(l1_weight, l2_weight, size, budget)
-    if multiplier >= 0.0:
-        return multiplier, 1.0
-    multiplier, best, factor = 0.0, -1.0, 1.0
+        return (np.sqrt(size / budget) - 1.0) / l2_weight, 1.0, n_sums
+    precision = 1e-7 if values.itemsize == 4 else 1e-15
+    multiplier, best, factor = start, -1.0, 1.0
     for _ in range(MAX_NEWTON):
-        count, total, squares = 0.0, 0.0, 0.0
-        for start in range(0, len(values), TILE):
-            part = excess_sums(values[start : start + TILE], multiplier * l1_weight)
-            count += part[0]
-            total += part[1]
-            squares += part[2]
-        multiplier, best, factor, done = climb(
-            multiplier, best, factor, count, total, squares, l1_weight, l2_weight, budget, precision_of(values)
+        parts = partial[n_sums % 2]
+        for tile in range(first_tile, last_tile):
+            part = values[tile * TILE : (tile + 1) * TILE]
+            parts[tile, 0], parts[tile, 1], parts[tile, 2] = excess_sums(part, multiplier * l1_weight)
+        count, total, squares, _ = sum_tiles(partial, n_sums, n_threads, barrier)
+        n_sums += 1
+        multiplier, best, factor, done = newton_step(
+            multiplier, best, factor, count, total, squares, l1_weight, l2_weight, budget, precision
         )
         if done:
             break
-    return best, factor
+    return best, factor, n_sums
 
 
 @jit
-def shrink(values, multiplier, factor, l1_weight, l2_weight):
-    """Replace v by ``factor * sign(v) * max(|v| - multiplier * l1_weight, 0) / (1 + multiplier * l2_weight)``."""
+def shrink(values, multiplier, factor, l1_weight, l2_weight, out):
+    """``out = factor * sign(values) * max(|values| - multiplier * l1_weight, 0) / (1 + multiplier * l2_weight)``."""
     dtype = values.dtype.type
-    if np.isinf(multiplier):
-        values[:] = dtype(0)
-        return
     threshold, scale = dtype(multiplier * l1_weight), dtype(factor / (1.0 + multiplier * l2_weight))
+    if np.isinf(multiplier):
+        threshold, scale = dtype(0), dtype(0)
     for i in range(len(values)):
         value = values[i]
-        values[i] = (max(value - threshold, dtype(0)) + min(value + threshold, dtype(0))) * scale
+        out[i] = (max(value - threshold, dtype(0)) + min(value + threshold, dtype(0))) * scale
 
 
 @jit
-def project(values, l1_weight, l2_weight, budget, positive):
+def project(values, l1_weight, l2_weight, budget, positive, partial):
     """Project ``values`` (s,), in place, on ``{d : psi(d) <= budget}``, and on ``d >= 0`` when positive.
 
-    Clipping first is exact: a negative entry of v would only be shrunk to zero.
+    Clipping first is exact: a negative entry of v would only be shrunk to zero. partial (2, tiles, 4): scratch.
     """
     if positive:
         for i in range(len(values)):
             values[i] = max(values[i], values.dtype.type(0))
     size = ball_size(values, l1_weight, l2_weight)
-    multiplier, factor = find_multiplier(values, l1_weight, l2_weight, size, budget)
-    shrink(values, multiplier, factor, l1_weight, l2_weight)
+    multiplier, factor, _ = find_multiplier(
+        values, 0, partial.shape[1], l1_weight, l2_weight, size, budget, 0.0, partial, 0, 1, 0
+    )
+    shrink(values, multiplier, factor, l1_weight, l2_weight, values)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from terafactor.kernels._blas import product_transposed
-from terafactor.kernels._jit import jit
+from terafactor.kernels.blas import add_product
+from terafactor.kernels.jit import jit
 
 BLOCK = 64
 """Users whose scores are computed together."""
@@ -94,13 +94,11 @@ def recommend_users(
     codes (b, width), factors (q, width), item_biases (q,): of the items ``columns`` (q,) ascending; starts (b + 1,),
     seen: items of each user that must not come, ascending; best_scores, best_items (b, n) out.
     """
-    width, n_columns = codes.shape[1], len(columns)
+    n_columns = len(columns)
     scores = np.empty((BLOCK, n_columns), codes.dtype)
     for first in range(start, stop, BLOCK):
         n_users = min(BLOCK, stop - first)
-        product_transposed(
-            gemm, n_users, n_columns, width, codes, first * width, width, factors, 0, width, scores, 0, n_columns
-        )
+        add_product(gemm, codes[first : first + n_users], factors.T, 0.0, scores)
         for place in range(n_users):
             user, row = first + place, scores[place]
             for column in range(n_columns):

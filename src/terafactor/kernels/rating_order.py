@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from terafactor.kernels._jit import jit
+from terafactor.kernels.jit import jit
 
 
 @jit

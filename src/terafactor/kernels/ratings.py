@@ -16,15 +16,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from terafactor.kernels._blas import transposed_square_upper
-from terafactor.kernels._jit import jit
-from terafactor.kernels._lanes import LANES, add_multiple
+from terafactor.kernels.blas import add_upper_square
+from terafactor.kernels.jit import jit
+from terafactor.kernels.solve import eliminate, read_solution
 
 PANEL = 256
 """Ratings gathered at once: with k = 30 they fill half of a first-level cache."""
 
-SMALLEST = 1e-7
-"""Pivot below which a direction counts as not determined, relative to the largest entry of the diagonal."""
+LANES = 8
+"""Numbers that fill a register of float32: rows of factors are padded to a multiple."""
 
 
 def row_width(n_components: int) -> int:
@@ -33,11 +33,11 @@ def row_width(n_components: int) -> int:
 
 
 @jit
-def collect(syrk, factors, variances, chosen, values, first, last, panel, part, system, spread):
+def collect(syrk, factors, variances, chosen, values, first, last, panel, system, spread):
     """Put the sum over ratings of [d, x]' [d, x] in the upper triangle of ``system``, that of variances in ``spread``.
 
     factors, variances (m, width); chosen, values (n,): row and rating of the n ratings, of which those from first to
-    last count; panel (PANEL, width), part (width, width): scratch; system (width, width) out, with the products of
+    last count; panel (PANEL, width): scratch; system (width, width) out, with the products of
     factors and ratings in column k, spread (width,) out.
     """
     width = factors.shape[1]
@@ -52,58 +52,7 @@ def collect(syrk, factors, variances, chosen, values, first, last, panel, part, 
                 target[j] = factor[j]
                 spread[j] += variance[j]
             target[rating] = values[start + place]
-        if start == first:
-            transposed_square_upper(syrk, width, n_rows, panel, 0, width, system, 0, width)
-            continue
-        transposed_square_upper(syrk, width, n_rows, panel, 0, width, part, 0, width)
-        for i in range(width):
-            for j in range(i, width):
-                system[i, j] += part[i, j]
-
-
-@jit
-def eliminate(system, n_components):
-    """Factorize a symmetric system in place, right-hand side and inverse included.
-
-    system (width, width) in/out. In: upper triangle of A (k, k), right-hand side in the last column. Out, with
-    A = L D L': D on the diagonal, the inverse of L below it (its diagonal of ones left out), D L' above it, and the
-    inverse of L times the right-hand side in the last column. Every row takes its multiple of the pivot's row as a
-    whole: what is below the diagonal is free, so the inverse grows there.
-    """
-    largest = system[0, 0]
-    for j in range(1, n_components):
-        largest = max(largest, system[j, j])
-    floor = max(largest * system.dtype.type(SMALLEST), system.dtype.type(1e-30))
-    for j in range(n_components):
-        pivot_row = system[j]
-        pivot_row[j] = max(pivot_row[j], floor)
-        inverse = system.dtype.type(1) / pivot_row[j]
-        for i in range(j + 1, n_components):
-            multiple = pivot_row[i] * inverse
-            add_multiple(system, i, -multiple, system, j)
-            system[i, j] = -multiple
-
-
-@jit
-def read_solution(system, n_components, scale, solution, variance):
-    """Read from an eliminated system the solution and ``scale`` times the diagonal of the inverse, both (width,) out.
-
-    The inverse of A is M' D^-1 M with M the inverse of L.
-    """
-    width = system.shape[1]
-    zero = system.dtype.type(0)
-    for h in range(width):
-        solution[h] = zero
-        variance[h] = zero
-    for j in range(n_components):
-        row = system[j]
-        inverse = system.dtype.type(1) / row[j]
-        right = row[width - 1]
-        row[j] = 1
-        for h in range(j + 1):
-            weighted = inverse * row[h]
-            solution[h] += weighted * right
-            variance[h] += scale * weighted * row[h]
+        add_upper_square(syrk, panel[:n_rows], 0.0 if start == first else 1.0, system)
 
 
 @jit
@@ -129,7 +78,7 @@ def code_users(
     zero for a user without ratings; errors (b,) out: expected sum of squared errors over the user's ratings.
     """
     width = factors.shape[1]
-    system, part = np.empty((width, width), factors.dtype), np.empty((width, width), factors.dtype)
+    system = np.empty((width, width), factors.dtype)
     panel, spread = np.empty((PANEL, width), factors.dtype), np.empty(width, factors.dtype)
     right = np.empty(width, factors.dtype)
     for user in range(start, stop):
@@ -140,7 +89,7 @@ def code_users(
             code_variances[user] = 0
             errors[user] = 0
             continue
-        collect(syrk, factors, variances, items, values, first, last, panel, part, system, spread)
+        collect(syrk, factors, variances, items, values, first, last, panel, system, spread)
         for j in range(width):
             right[j] = system[j, width - 1]
         penalize(system, spread, alpha * system.dtype.type(last - first), precision, pull, mean, n_components)
@@ -166,11 +115,11 @@ def absorb_items(
     in/out: ratings seen, at most ``totals``; factors, variances (p, width) out.
     """
     width = codes.shape[1]
-    system, part = np.empty((width, width), codes.dtype), np.empty((width, width), codes.dtype)
+    system = np.empty((width, width), codes.dtype)
     panel, spread = np.empty((PANEL, width), codes.dtype), np.empty(width, codes.dtype)
     for place in range(start, stop):
         item, first, last = present[place], starts[place], starts[place + 1]
-        collect(syrk, codes, code_variances, users, values, first, last, panel, part, system, spread)
+        collect(syrk, codes, code_variances, users, values, first, last, panel, system, spread)
         counts[item] = min(counts[item] + last - first, totals[item])
         decay = system.dtype.type(np.exp(-(last - first) / (memory * totals[item])))
         weights[item] = decay * weights[item] + (last - first)

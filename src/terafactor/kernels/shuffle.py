@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from terafactor.kernels._jit import jit
+from terafactor.kernels.jit import jit
 
 HALF = np.uint64(32)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from terafactor.kernels._jit import jit
+from terafactor.kernels.jit import jit
 
 SHORT = 8
 """Columns next to each other, on average, below which it is slower to copy them together."""

@@ -8,10 +8,12 @@ from typing import Literal
 import numpy as np
 
 from terafactor._checks import check_flag
+from terafactor._threads import n_tiles
 from terafactor._typing import Array, is_number
 from terafactor.errors import ParameterError
-from terafactor.kernels.atoms import atom_sizes
-from terafactor.kernels.projection import project
+from terafactor.kernels.atoms import add_sizes
+from terafactor.kernels.projection import ball_size, project
+from terafactor.problem.registry import register
 
 Norm = Literal["l2", "l1", "elastic-net"]
 
@@ -22,6 +24,7 @@ FAR = 1e3
 """Radii beyond which what is left of entries is lost in the rounding of float32."""
 
 
+@register
 @dataclass(frozen=True)
 class NormBall:
     """The set every atom stays in.
@@ -62,7 +65,7 @@ class NormBall:
         check_flag("positive of the ball", self.positive)
 
     def lower(self) -> tuple[float, float, float, bool]:
-        """Return what kernels take: ``l1_weight |d|_1 + l2_weight / 2 |d|^2 <= limit``, and positivity."""
+        """Return what kernels take: ``psi(d) = l1_weight |d|_1 + l2_weight / 2 |d|^2 <= limit``, and positivity."""
         if self.norm == "l2":
             return 0.0, 2.0, float(self.radius) ** 2, self.positive
         if self.norm == "l1":
@@ -71,17 +74,22 @@ class NormBall:
 
     def size(self, dictionary: Array) -> Array:
         """Return, for each atom of ``dictionary`` (k, p), the quantity that is bounded, in units of its bound."""
-        l1_weight, l2_weight, limit, _ = self.lower()
-        return np.asarray(atom_sizes(dictionary, l1_weight, l2_weight)) / limit
+        return self.psi(dictionary) / self.lower()[2]
+
+    def psi(self, dictionary: Array) -> Array:
+        """Return psi of every atom of ``dictionary`` (k, p), float64 (k,)."""
+        l1_weight, l2_weight, _, _ = self.lower()
+        return atom_sizes(dictionary, l1_weight, l2_weight)
 
     def project(self, dictionary: Array) -> Array:
         """Return the atoms of ``dictionary`` (k, p), each moved to the closest point of the ball."""
         l1_weight, l2_weight, limit, positive = self.lower()
         projected = np.array(dictionary, order="C")
+        scratch = np.empty((2, n_tiles(projected.shape[1]), 4))
         for atom in projected:
             far = np.abs(atom).max(initial=0) > FAR * self.radius
             moved = atom.astype(np.float64) if far else atom
-            project(moved, l1_weight, l2_weight, limit, positive)
+            project(moved, l1_weight, l2_weight, limit, positive, scratch)
             atom[:] = moved
         return projected
 
@@ -107,6 +115,18 @@ class NormBall:
         root = linear + np.sqrt(linear**2 + 4 * quadratic * limit * share)
         scale = np.divide(2 * limit * share, root, out=np.zeros_like(root), where=root > 0)
         atoms *= scale[:, np.newaxis].astype(atoms.dtype)
+
+
+def atom_sizes(dictionary: Array, l1_weight: float, l2_weight: float) -> Array:
+    """Return ``l1_weight |d|_1 + l2_weight / 2 |d|^2`` of every atom, float64 (k,).
+
+    dictionary (k, p) in either memory order, read once.
+    """
+    if dictionary.flags.c_contiguous:
+        return np.array([ball_size(atom, l1_weight, l2_weight) for atom in dictionary])
+    sizes = np.zeros(len(dictionary))
+    add_sizes(dictionary.T, l1_weight, l2_weight, sizes)
+    return sizes
 
 
 def resolve_constraint(constraint: str | NormBall, *, positive: bool) -> NormBall:

@@ -8,7 +8,7 @@ import numpy as np
 
 from terafactor._threads import Executor
 from terafactor._typing import Array, Indices
-from terafactor.kernels._blas import address
+from terafactor.kernels.blas import address
 from terafactor.kernels.ratings import code_users
 from terafactor.ratings.prior import Prior
 

@@ -25,7 +25,7 @@ from terafactor.solver.callbacks import Callback
 from terafactor.solver.loop import Elapsed, Learner
 from terafactor.solver.options import Projection, SolverOptions
 from terafactor.solver.position import Position
-from terafactor.solver.state import SurrogateState
+from terafactor.solver.state import State
 
 N_BATCHES = 100
 """Batches in a pass, unless their size is given."""
@@ -47,7 +47,7 @@ def beside_surrogate(biases: Biases, last_codes: Array) -> Position:
 class MaskedState:
     """What the method learned."""
 
-    surrogate: SurrogateState
+    surrogate: State
     """Atoms and statistics of the solver."""
 
     biases: Biases
@@ -72,20 +72,18 @@ class MaskedState:
             inner.dictionary, inner.data_code = (
                 np.ascontiguousarray(longer(part.T, n_items).T) for part in (inner.dictionary, inner.data_code)
             )
-            inner.lazy = None
-            inner.refresh_sizes(PROBLEM)
+            inner.sizes = PROBLEM.constraint.psi(inner.dictionary)
         return MaskedState(inner, self.biases, longer(self.last_codes, n_users))
 
     def rewound(self) -> Position:
         """Return a position with the atoms as a new fit would start from them."""
-        surrogate = SurrogateState.start(self.surrogate.dictionary.copy(), PROBLEM, masked=False)
+        surrogate = State.start(self.surrogate.dictionary.copy(), PROBLEM, masked=False)
         return MaskedState(surrogate, self.biases, np.zeros_like(self.last_codes)).position()
 
     @classmethod
     def at(cls, position: Position) -> MaskedState:
         """Return the state of a position."""
-        surrogate = SurrogateState.at(position)
-        surrogate.dictionary = surrogate.pause()
+        surrogate = State.at(position)
         codes = position.array("last_codes", (None, len(surrogate.dictionary)), np.float32)
         users = position.array("user_biases", (len(codes),), np.float32)
         items = position.array("item_biases", (surrogate.dictionary.shape[1],), np.float32)

@@ -19,9 +19,9 @@ from terafactor.ratings.state import DAMPING, CompletionState
 from terafactor.ratings.step import MEMORY, CompletionOptions, step
 from terafactor.ratings.table import RatingTable
 from terafactor.solver.callbacks import Callback
-from terafactor.solver.fit import announce_compilation
 from terafactor.solver.loop import Advance, Elapsed, Learner, run_loop
 from terafactor.solver.position import Position
+from terafactor.solver.warm_up import warm_up_once
 
 N_BATCHES = 10
 """Batches in a pass, unless their size is given: items are solved anew with each."""
@@ -68,8 +68,8 @@ class PerFeatureMethod:
         elapsed: Elapsed | None = None,
     ) -> CompletionState:
         """Learn from a table, from the beginning or from a position."""
+        warm_up_once("ratings", "ratings", self._learn_toy)
         started = time.perf_counter()
-        announce_compilation()
         with Executor(self.n_threads) as executor:
             state = self._initial_state(table) if start is None else CompletionState.at(start)
             batches = self._batches(table, state, executor)
@@ -80,6 +80,13 @@ class PerFeatureMethod:
                 elapsed=elapsed, started=started,
             )  # fmt: skip
         return state
+
+    def _learn_toy(self) -> None:
+        """Learn from four ratings, so that all kernels are there."""
+        toy = RatingTable.of([0, 0, 1, 1], [0, 1, 0, 1], [1, 2, 3, 5])
+        method = replace(self, n_components=2, n_epochs=1, batch_size=None, tol=0.0, max_time=None, n_threads=1)
+        with Executor() as executor:
+            method.codes(method.learn(toy), toy, executor)
 
     def learn_more(
         self, state: CompletionState, rows: RatingTable, known: Array, callbacks: Sequence[Callback] = ()

@@ -8,7 +8,7 @@ import numpy as np
 
 from terafactor._threads import Executor
 from terafactor._typing import Array, Indices
-from terafactor.kernels._blas import address
+from terafactor.kernels.blas import address
 from terafactor.kernels.ranking import recommend_users
 from terafactor.kernels.rating_order import count_keys, place_by_user
 from terafactor.ratings.model import RatingModel

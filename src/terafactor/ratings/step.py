@@ -9,7 +9,7 @@ import numpy as np
 
 from terafactor._threads import Executor
 from terafactor._typing import Array
-from terafactor.kernels._blas import address
+from terafactor.kernels.blas import address
 from terafactor.kernels.ratings import absorb_items
 from terafactor.ratings.batches import RatingBatch
 from terafactor.ratings.encode import encode, lower, split_ratings

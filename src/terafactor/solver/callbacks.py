@@ -13,7 +13,7 @@ import numpy as np
 
 from terafactor._typing import Array
 from terafactor.errors import ParameterError
-from terafactor.kernels.atoms import atom_sizes
+from terafactor.problem.constraint import atom_sizes
 from terafactor.solver.position import Position
 
 if TYPE_CHECKING:

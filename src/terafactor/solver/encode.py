@@ -12,16 +12,16 @@ from typing import Any, Self
 
 import numpy as np
 
-from terafactor._threads import Executor
 from terafactor._typing import Array, Indices
 from terafactor.data import MatrixSource
 from terafactor.data.output import new_matrix
-from terafactor.data.read_ahead import read_ahead
+from terafactor.data.read_ahead import DEPTH, read_ahead
 from terafactor.data.source import read_finite, read_stored_finite
 from terafactor.data.stream import observe
-from terafactor.kernels.accumulation import gather_features
 from terafactor.problem import Problem
-from terafactor.problem.problem import correlate, rounding_of
+from terafactor.solver.backends import Backend, make_backend
+from terafactor.solver.coding import code_observed, code_rows
+from terafactor.solver.objective import row_losses
 
 MAX_VALUES = 2**22
 """Values read at once, or a few times as many where rows come in blocks."""
@@ -47,19 +47,16 @@ class Atoms:
     gram: Array
     """Their inner products (k, k), float64."""
 
-    executor: Executor
+    backend: Backend
 
     @classmethod
-    def of(cls, dictionary: Array, source: MatrixSource, executor: Executor) -> Self:
+    def of(cls, dictionary: Array, source: MatrixSource, backend: Backend) -> Self:
         """Return the atoms in the precision of the rows of a source."""
-        atoms = contiguous_atoms(dictionary.astype(source.dtype, copy=False), executor)
-        gram, _ = correlate(np.empty((0, atoms.shape[1]), atoms.dtype), atoms, executor)
-        return cls(atoms, gram, executor)
-
-    @property
-    def precision(self) -> float:
-        """Relative error of inner products with them."""
-        return rounding_of(self.dictionary.dtype)
+        given = dictionary.astype(source.dtype, copy=False)
+        in_order = given.flags.c_contiguous or given.flags.f_contiguous
+        atoms = backend.gather(given, None) if in_order else np.ascontiguousarray(given)
+        gram, _ = backend.correlate(np.empty((0, atoms.shape[1]), atoms.dtype), atoms)
+        return cls(atoms, gram, backend)
 
     @cached_property
     def by_feature(self) -> Array:
@@ -86,24 +83,22 @@ class WholeRows:
         values = read_finite(source, numbers, allow_nan=missing)
         return cls(numbers, values, observe(values)[0] if missing else None)
 
-    def correlate(self, atoms: Atoms) -> Array:
+    def products(self, atoms: Atoms) -> Array:
         """Return the inner products of rows and atoms (b, k), float64."""
-        return correlate(self.values, atoms.dictionary, atoms.executor, gram=False)[1]
+        return atoms.backend.products(self.values, atoms.dictionary)
 
     def encode(self, problem: Problem, atoms: Atoms) -> Array:
         """Return the codes (b, k), float64."""
-        correlations = self.correlate(atoms)
+        products = self.products(atoms)
         if self.observed is None:
-            return problem.encode_from(atoms.gram, correlations, 1.0, atoms.precision, atoms.executor)
-        return problem.encode_observed(
-            atoms.gram, correlations, atoms.dictionary, self.observed, self.values.shape[1], atoms.executor
+            return code_rows(atoms.gram, products, problem, atoms.backend, 1.0)
+        return code_observed(
+            atoms.gram, products, atoms.dictionary, self.observed, problem, atoms.backend, self.values.shape[1]
         )
 
     def losses(self, problem: Problem, atoms: Atoms, codes: Array) -> Array:
         """Return l(x) of the rows that have a value."""
-        losses = problem.losses(
-            self.values, atoms.dictionary, codes, self.values.shape[1], atoms.executor, self.observed
-        )
+        losses = row_losses(self.values, atoms.dictionary, codes, problem, atoms.backend, self.observed)
         return losses if self.observed is None else losses[self.observed.any(axis=1)]
 
 
@@ -126,19 +121,19 @@ class StoredRows:
     def observed(self) -> None:
         """Every row has a value at each feature."""
 
-    def correlate(self, atoms: Atoms) -> Array:
+    def products(self, atoms: Atoms) -> Array:
         """Return the inner products of rows and atoms (b, k), float64."""
-        correlations = np.empty((len(self.numbers), len(atoms.gram)))
+        products = np.empty((len(self.numbers), len(atoms.gram)))
 
         def multiply(first: int, last: int) -> None:
-            correlations[first:last] = self.values[first:last] @ atoms.by_feature
+            products[first:last] = self.values[first:last] @ atoms.by_feature
 
-        atoms.executor.split(multiply, len(correlations))
-        return correlations
+        atoms.backend.split(multiply, len(products))
+        return products
 
     def encode(self, problem: Problem, atoms: Atoms) -> Array:
         """Return the codes (b, k), float64."""
-        return problem.encode_from(atoms.gram, self.correlate(atoms), 1.0, atoms.precision, atoms.executor)
+        return code_rows(atoms.gram, self.products(atoms), problem, atoms.backend, 1.0)
 
     def losses(self, problem: Problem, atoms: Atoms, codes: Array) -> Array:
         """Return l(x) of the rows, with ``|x - a D|^2 = |x|^2 - 2 a (x D')' + a D D' a'``: no row is made whole.
@@ -147,8 +142,8 @@ class StoredRows:
         """
         precise = codes.astype(np.float64)
         squares = self.values.power(2).sum(axis=1, dtype=np.float64)
-        squares += np.einsum("ij,ij->i", precise @ atoms.gram - 2 * self.correlate(atoms), precise)
-        return 0.5 * np.maximum(squares, 0.0) + float(problem.alpha) * problem.penalty.value(precise)
+        squares += np.einsum("ij,ij->i", precise @ atoms.gram - 2 * self.products(atoms), precise)
+        return problem.losses(np.maximum(squares, 0.0), precise, 1.0)
 
 
 def encode(
@@ -165,8 +160,8 @@ def encode(
     missing: whether NaN stands for a missing value. progress: called with the number of rows of each part.
     """
     codes = np.empty((source.shape[0], len(dictionary)), source.dtype)
-    with Executor(n_threads) as executor:
-        atoms = Atoms.of(dictionary, source, executor)
+    with make_backend(n_threads) as backend:
+        atoms = Atoms.of(dictionary, source, backend)
         with contextlib.closing(encoded_parts(source, atoms, problem, missing)) as parts:
             for part, found in parts:
                 codes[part.numbers] = found
@@ -188,8 +183,8 @@ def encode_to(
     shape = (source.shape[0], len(dictionary))
     with (
         new_matrix(out, shape, source.dtype) as write,
-        Executor(n_threads) as executor,
-        contextlib.closing(encoded_parts(source, Atoms.of(dictionary, source, executor), problem, missing)) as parts,
+        make_backend(n_threads) as backend,
+        contextlib.closing(encoded_parts(source, Atoms.of(dictionary, source, backend), problem, missing)) as parts,
     ):
         for _, codes in parts:
             write(codes)
@@ -201,8 +196,8 @@ def objective(
 ) -> float:
     """Return the mean of l(x) over the rows that have a value, in float64; NaN when none has."""
     total, n_rows = 0.0, 0
-    with Executor(n_threads) as executor:
-        atoms = Atoms.of(dictionary, source, executor)
+    with make_backend(n_threads) as backend:
+        atoms = Atoms.of(dictionary, source, backend)
         with contextlib.closing(encoded_parts(source, atoms, problem, missing)) as parts:
             for part, codes in parts:
                 losses = part.losses(problem, atoms, codes)
@@ -220,12 +215,12 @@ def strongest_penalties(
     the observed features and scaled up to all of them.
     """
     strengths = np.zeros(source.shape[0])
-    with Executor(n_threads) as executor:
-        atoms = Atoms.of(dictionary, source, executor)
+    with make_backend(n_threads) as backend:
+        atoms = Atoms.of(dictionary, source, backend)
         with contextlib.closing(row_parts(source, atoms, missing)) as parts:
             for part in parts:
-                correlations = part.correlate(atoms)
-                largest = (correlations if positive else np.abs(correlations)).max(axis=1)
+                products = part.products(atoms)
+                largest = (products if positive else np.abs(products)).max(axis=1)
                 if part.observed is not None:
                     largest /= np.maximum(part.observed.mean(axis=1), 1 / source.shape[1])
                 strengths[part.numbers] = np.maximum(largest, 0.0)
@@ -239,7 +234,7 @@ def row_parts(source: MatrixSource, atoms: Atoms, missing: bool) -> Generator[Wh
         partial(StoredRows.read, source, rows) if stored else partial(WholeRows.read, source, rows, missing)
         for rows in consecutive_parts(source, rows_at_once(source, len(atoms.gram), stored))
     )
-    with contextlib.closing(read_ahead(tasks, in_memory=source.in_memory)) as parts:
+    with contextlib.closing(read_ahead(tasks, 0 if source.in_memory else DEPTH)) as parts:
         yield from parts
 
 
@@ -251,15 +246,6 @@ def encoded_parts(
     with contextlib.closing(row_parts(source, atoms, missing)) as parts:
         for part in parts:
             yield part, part.encode(problem, atoms).astype(atoms.dictionary.dtype, copy=False)
-
-
-def contiguous_atoms(dictionary: Array, executor: Executor) -> Array:
-    """Return the dictionary (k, p) with each atom contiguous, as kernels walk along atoms: itself or a copy."""
-    if dictionary.flags.c_contiguous or not dictionary.flags.f_contiguous:
-        return np.ascontiguousarray(dictionary)
-    atoms, columns = np.empty(dictionary.shape, dictionary.dtype), np.arange(dictionary.shape[1])
-    executor.split(lambda start, stop: gather_features(dictionary.T, columns, start, stop, atoms), len(columns))
-    return atoms
 
 
 def rows_at_once(source: MatrixSource, n_components: int, stored: bool) -> int:

@@ -3,48 +3,38 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
 from terafactor._random import Purpose, generator
-from terafactor._threads import Executor
-from terafactor._typing import Array, Indices
-from terafactor.data import Batch, BatchStream, MatrixSource
+from terafactor._threads import single_threaded_blas
+from terafactor._typing import Array
+from terafactor.data import BatchStream, MatrixSource
 from terafactor.data.masks import masks_of
 from terafactor.data.source import read_finite
 from terafactor.errors import DataError
-from terafactor.kernels import atoms as atom_kernels
-from terafactor.kernels._jit import compiled_now
 from terafactor.problem import NormBall, Problem
+from terafactor.solver.backends import make_backend
 from terafactor.solver.callbacks import Callback
+from terafactor.solver.learners import choose_learner
 from terafactor.solver.loop import Advance, Elapsed, run_loop
+from terafactor.solver.maintain import maintain
+from terafactor.solver.objective import surrogate
 from terafactor.solver.options import SolverOptions
 from terafactor.solver.position import Position
 from terafactor.solver.settling import Settling
-from terafactor.solver.span import is_spanned, learn_stretch, stretch_length
-from terafactor.solver.state import SurrogateState
-from terafactor.solver.step import step
-
-logger = logging.getLogger("terafactor")
-
-MOST_WAITING = 2**25
-"""Bytes of a batch in memory up to which the next one is read before it is due: two take room at the same time."""
-
-CYCLES_OF_SIZES = 10
-"""Cycles of masks after which the sizes of atoms, kept by adding and subtracting, are computed from scratch."""
-
+from terafactor.solver.state import State
+from terafactor.solver.warm_up import warm_up
 
 def fit(
     source: MatrixSource,
     problem: Problem,
     options: SolverOptions,
-    state: SurrogateState | None = None,
+    state: State | None = None,
     callbacks: Sequence[Callback] = (),
     *,
     sample: MatrixSource | None = None,
@@ -52,7 +42,7 @@ def fit(
     elapsed: Elapsed | None = None,
     last_codes: Array | None = None,
     beside: Position | None = None,
-) -> SurrogateState:
+) -> State:
     """Learn a dictionary from a source.
 
     Parameters
@@ -63,7 +53,7 @@ def fit(
         What is minimised.
     options : SolverOptions
         How.
-    state : SurrogateState, optional
+    state : State, optional
         Where to go on from, changed in place. By default atoms start from the first rows visited.
     callbacks : sequence of Callback
         Called after every step, in this order.
@@ -80,10 +70,10 @@ def fit(
 
     Returns
     -------
-    SurrogateState
+    State
         The state after the last step: a usable model, whatever ended the fit.
     """
-    announce_compilation()
+    warm_up(source, problem, options)
     started = time.perf_counter()
     stream = make_stream(source, options, mask_offset=0 if state is None else state.n_batches - first_batch)
     elapsed = elapsed or Elapsed()
@@ -92,7 +82,7 @@ def fit(
             f"the state to go on from is {state.dictionary.dtype}, but the rows are {source.dtype}: convert one of them"
         )
     if state is None:
-        state = SurrogateState.start(starting_atoms(source, problem, options), problem, masked=options.masked)
+        state = State.start(starting_atoms(source, problem, options), problem, masked=options.masked)
         n_bytes = source.stored_bytes(stream.first_rows(options.n_components))
         elapsed = replace(elapsed, bytes_read=elapsed.bytes_read + n_bytes)
     last_batch = max(1, math.ceil(options.n_epochs * stream.batches_per_epoch - 1e-9))  # 0.07 of 100 is 7
@@ -123,14 +113,14 @@ def make_stream(source: MatrixSource, options: SolverOptions, mask_offset: int =
 
 
 class DictionaryLearner:
-    """What the loop drives: one step of the algorithm per batch of a stream. Its memory is ``state``."""
+    """What the loop drives: a learner that advances a state on the batches of a stream, and what goes on between."""
 
     def __init__(
         self,
         stream: BatchStream,
         problem: Problem,
         options: SolverOptions,
-        state: SurrogateState,
+        state: State,
         sample: MatrixSource | None = None,
         last_codes: Array | None = None,
         beside: Position | None = None,
@@ -141,7 +131,8 @@ class DictionaryLearner:
         self.problem = problem
         self.options = options
         self.state = state
-        self._executor = Executor(options.n_threads)
+        self._backend = make_backend(options.n_threads)
+        self._learner = choose_learner(stream.source, problem, options, state, self._backend)
         self._settling = None
         if options.tol > 0 and sample is not None:
             self._settling = Settling(sample, problem, options, stream.masks.cycle_length)
@@ -164,47 +155,17 @@ class DictionaryLearner:
         return self.state.n_reseeded
 
     def steps(self, numbers: range) -> Generator[Advance, None, None]:
-        state, problem, options = self.state, self.problem, self.options
-        with self._executor as executor, projecting(state, problem, options, executor):
-            spanned = is_spanned(self.stream.source, problem, options, state)
-            advances = self._stretch_by_stretch(numbers) if spanned else self._batch_by_batch(numbers)
-            with contextlib.closing(advances):
-                yield from advances
-
-    def _batch_by_batch(self, numbers: range) -> Generator[Advance, None, None]:
-        state, cycle_length = self.state, self.stream.masks.cycle_length
+        state, learner = self.state, self._learner
         with (
-            contextlib.closing(self.stream.batches(numbers.start, numbers.stop)) as batches,
-            contextlib.closing(Upcoming(batches, self._executor)) as upcoming,
+            self._backend,
+            contextlib.closing(learner.read(self.stream, numbers.start, numbers.stop)) as parts,
         ):
-            meanwhile = upcoming.start if self._can_read_beside() else None
-            while (batch := upcoming.take()) is not None:
-                codes = step(state, batch, self.problem, self.options, self._executor, meanwhile)
-                self._keep(batch.rows, codes)
-                check_atoms(state)
-                if batch.columns is not None and state.n_batches % (CYCLES_OF_SIZES * cycle_length) == 0:
-                    state.refresh_sizes(self.problem)
-                yield Advance(1, batch.n_bytes)
-
-    def _can_read_beside(self) -> bool:
-        """Whether a batch may be read by one thread while another codes the one before: files are read ahead anyway."""
-        source = self.stream.source
-        small = self.stream.values_at_once * source.dtype.itemsize <= MOST_WAITING
-        return self.options.n_threads > 1 and source.in_memory and small
-
-    def _stretch_by_stretch(self, numbers: range) -> Generator[Advance, None, None]:
-        state, source, options = self.state, self.stream.source, self.options
-        length = stretch_length(source.shape[1], options.n_components, options.batch_size, source.stored_share)
-        with contextlib.closing(self.stream.stretches(numbers.start, numbers.stop, length)) as stretches:
-            for stretch in stretches:
-                codes = learn_stretch(state, stretch, self.problem, options, self._executor)
-                self._keep(stretch.rows, codes)
-                check_atoms(state)
-                yield Advance(len(stretch.parts), stretch.n_bytes)
-
-    def _keep(self, rows: Indices, codes: Array) -> None:
-        if self.last_codes is not None:
-            self.last_codes[rows] = codes
+            for data in parts:
+                evidence = learner.advance(state, data)
+                maintain(state, evidence, self.problem, self.options)
+                if self.last_codes is not None:
+                    self.last_codes[evidence.rows] = evidence.codes
+                yield Advance(evidence.n_batches, evidence.n_bytes)
 
     def has_settled(self) -> bool:
         if self._settling is None:
@@ -214,60 +175,14 @@ class DictionaryLearner:
         return self._settling.has_settled(self.state)
 
     def surrogate(self) -> float:
-        state = self.state
-        with self._executor as executor:
-            return self.problem.surrogate_value(
-                self.atoms(), state.code_gram, state.data_code, state.mean_penalty, executor
-            )
+        with self._backend as backend:
+            return surrogate(self.state, self.problem, backend)
 
     def atoms(self) -> Array:
-        with self._executor as executor:
-            return self.state.current_dictionary(executor)
+        return self.state.dictionary
 
     def position(self) -> Position:
         return self.state.position().with_all(self.beside)
-
-
-class Upcoming:
-    """The next of some batches: read when it is asked for, or before that by a thread that is free."""
-
-    def __init__(self, batches: Generator[Batch, None, None], executor: Executor) -> None:
-        self._read: Callable[[], Batch | None] = partial(next, batches, None)
-        self._executor = executor
-        self._started: Callable[[], Batch | None] | None = None
-
-    def start(self) -> None:
-        """Begin to read it."""
-        self._started = self._executor.aside(self._read)
-
-    def take(self) -> Batch | None:
-        """Return it, None after the last one."""
-        batch = (self._started or self._read)()
-        self._started = None  # not before: an interrupt may come while it is read, and then close waits for it
-        return batch
-
-    def close(self) -> None:
-        """Wait for what was begun, and forget it."""
-        with contextlib.suppress(Exception):  # an error in what nobody asked for
-            if self._started is not None:
-                self._started()
-
-
-@contextlib.contextmanager
-def projecting(
-    state: SurrogateState, problem: Problem, options: SolverOptions, executor: Executor
-) -> Generator[None, None, None]:
-    """Let rows of the dictionary wait for exact projections meanwhile, and be up to date at the end."""
-    if state.lazy is not None and not (options.exact and state.lazy.cycle_length == math.ceil(options.reduction)):
-        state.lazy = None
-        state.refresh_sizes(problem)
-    if state.lazy is not None:
-        state.dictionary = state.lazy.resume(state.dictionary)
-    try:
-        yield
-    finally:
-        if state.lazy is not None:
-            state.dictionary = state.lazy.pause(state.dictionary, executor)
 
 
 def starting_atoms(source: MatrixSource, problem: Problem, options: SolverOptions) -> Array:
@@ -277,7 +192,7 @@ def starting_atoms(source: MatrixSource, problem: Problem, options: SolverOption
     if options.missing:
         np.nan_to_num(rows, copy=False, nan=0.0)
     check_scale(rows)
-    with Executor():  # threads of BLAS would change last bits
+    with single_threaded_blas:  # threads of BLAS would change last bits
         return initial_atoms(rows, options.n_components, problem.constraint, options.seed)
 
 
@@ -289,15 +204,6 @@ def check_scale(rows: Array) -> None:
         raise DataError(
             f"the first rows of X are up to {largest:.2g} in size, and {rows.dtype} has no room for sums of their "
             f"squares: it takes values from {least:.0e} to {most:.0e}; rescale X"
-        )
-
-
-def check_atoms(state: SurrogateState) -> None:
-    """Refuse to go on with atoms that are no numbers any more, as their sizes tell, or else the codes on them."""
-    if not math.isfinite(state.sizes.sum() + state.code_gram.trace()):
-        raise DataError(
-            f"codes are so small against X that atoms overflow {state.dictionary.dtype}: alpha is too large for X, or "
-            "X too small; lower alpha, rescale X, or give float64"
         )
 
 
@@ -321,16 +227,3 @@ def initial_atoms(rows: Array, n_components: int, constraint: NormBall, seed: in
         atoms[empty] = np.abs(fresh) if constraint.positive else fresh
     constraint.fill_in_place(atoms)
     return atoms
-
-
-def announce_compilation() -> None:
-    """Say once per process that kernels are being compiled, when no earlier process left them in the cache."""
-    if _announced:
-        return
-    _announced.append(True)
-    atom_kernels.atom_sizes(np.zeros((1, 1), np.float32), 1.0, 0.0)  # the smallest kernel tells for all
-    if compiled_now():
-        logger.warning("compiling kernels for this machine; this takes some 15 seconds, once")
-
-
-_announced: list[bool] = []

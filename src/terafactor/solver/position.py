@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
 from terafactor._typing import Array
 from terafactor.errors import DataError
+
+Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,8 @@ class Position:
         value = self.numbers.get(name)
         if isinstance(value, bool) or not isinstance(value, (int, float) if kind is float else kind):
             raise DataError(
-                f"{name} must be of type {kind.__name__} to go on from, got {value!r}: the file is not ours"
+                f"invalid {name} in the file (expected {kind.__name__}, got {value!r}): it is not written by "
+                "terafactor, or corrupted"
             )
         return kind(value)
 
@@ -38,7 +41,7 @@ class Position:
         """Return an array, refusing one that is absent or has another shape (None: any length) or dtype."""
         array = self.arrays.get(name)
         if array is None:
-            raise DataError(f"there is no array {name!r} to go on from, only {', '.join(sorted(self.arrays))}")
+            raise DataError(f"there is no array {name!r} in the file, only {', '.join(sorted(self.arrays))}")
         fits = len(shape) == array.ndim and all(
             needed in (None, found) for needed, found in zip(shape, array.shape, strict=True)
         )
@@ -60,3 +63,60 @@ class Position:
             return {key.removeprefix(f"{name}."): value for key, value in values.items() if key.startswith(f"{name}.")}
 
         return Position(below(self.numbers), below(self.arrays))
+
+    def named(self, name: str) -> Position:
+        """Return the same under the names ``name.something``: the inverse of :meth:`part`."""
+        return Position(*({f"{name}.{key}": value for key, value in all_.items()} for all_ in (self.numbers, self.arrays)))
+
+
+FLOATS = (np.float32, np.float64)
+
+
+def array_field(shape: str, *dtypes: Any) -> Any:
+    """Declare an array of a dataclass: letters for its lengths, the same for the same length, and its types.
+
+    Without types it is float32 or float64, the same for all such arrays of an object.
+    """
+    return field(metadata={"shape": shape.split(), "dtypes": dtypes})
+
+
+def position_of(thing: Any) -> Position:
+    """Return the fields of a dataclass by name: arrays, numbers, and other dataclasses under their names."""
+    position = Position()
+    for each in fields(thing):
+        value = getattr(thing, each.name)
+        if is_dataclass(value):
+            position = position.with_all(position_of(value).named(each.name))
+        elif isinstance(value, np.ndarray):
+            position = position.with_all(Position({}, {each.name: value}))
+        else:
+            position = position.with_all(Position({each.name: value}))
+    return position
+
+
+def restore(kind: type[Kind], position: Position, **lengths: int) -> Kind:
+    """Return the dataclass that a position is of, refusing arrays that do not belong together.
+
+    lengths: those of letters of :func:`array_field` that are known beforehand.
+    """
+    found: dict[str, Any] = {}
+    dtypes: tuple[Any, ...] = FLOATS
+    for each in fields(kind):  # type: ignore[arg-type]
+        shape = each.metadata.get("shape")
+        if shape is None:
+            found[each.name] = _number(each, position)
+            continue
+        needed = tuple(lengths.get(letter, None if letter.isalpha() else int(letter)) for letter in shape)
+        array = position.array(each.name, needed, *(each.metadata["dtypes"] or dtypes))  # type: ignore[arg-type]
+        if not each.metadata["dtypes"]:
+            dtypes = (array.dtype,)
+        lengths |= {letter: length for letter, length in zip(shape, array.shape, strict=True) if letter.isalpha()}
+        found[each.name] = array
+    return kind(**found)
+
+
+def _number(each: Any, position: Position) -> Any:
+    """Return what is not an array; what earlier versions did not have has a default."""
+    if each.metadata.get("parse") is not None:
+        return each.metadata["parse"](position.numbers.get(each.name, ()))
+    return position.number(each.name, {"float": float, "str": str}.get(str(each.type), int))

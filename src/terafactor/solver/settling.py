@@ -19,7 +19,7 @@ from terafactor.problem import Problem
 from terafactor.solver.callbacks import Evaluation
 from terafactor.solver.encode import objective
 from terafactor.solver.options import SolverOptions
-from terafactor.solver.state import SurrogateState
+from terafactor.solver.state import State
 
 CHECKS_PER_DOUBLING = 4
 """Evaluations of the sample while the rows seen double."""
@@ -65,18 +65,18 @@ class Settling:
         self._is_level = False
         self.least = NEGLIGIBLE * self.objective(np.zeros((1, sample.shape[1]), sample.dtype))
 
-    def is_due(self, state: SurrogateState) -> bool:
+    def is_due(self, state: State) -> bool:
         """Whether the sample is to be evaluated now."""
         if not state.checks:
             return state.n_samples >= self.first
         return state.n_samples >= state.checks[-1][0] * 2 ** (1 / CHECKS_PER_DOUBLING)
 
-    def check(self, state: SurrogateState, atoms: Array) -> None:
+    def check(self, state: State, atoms: Array) -> None:
         """Evaluate the sample, and keep it in the state so that a resumed fit stops where it would have."""
         newest = (state.n_samples, max(self.objective(atoms), self.least))
         state.checks = [*state.checks[-CHECKS_PER_DOUBLING - 1 :], newest]
 
-    def has_settled(self, state: SurrogateState) -> bool:
+    def has_settled(self, state: State) -> bool:
         """Whether the last two evaluations, even those before an interruption, showed no more than ``tol``."""
         if state.checks is not self._judged:
             self._judged = state.checks

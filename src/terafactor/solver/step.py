@@ -1,112 +1,85 @@
-"""One step of the algorithm: Procedure 1 of the paper, between drawing the batch and the stopping test."""
+"""One step of Algorithm 1 of the paper, between drawing the batch and the stopping test."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-
 import numpy as np
 
-from terafactor._threads import Executor, nothing
-from terafactor._typing import Array
+from terafactor._typing import Array, Indices
 from terafactor.data import Batch
-from terafactor.kernels.atoms import atom_sizes, sweep_atoms
-from terafactor.problem import Problem
-from terafactor.solver.lazy import LazyAtoms
-from terafactor.solver.options import SolverOptions
-from terafactor.solver.state import BatchSums, SurrogateState, absorb, observed, put_back
+from terafactor.problem import Problem, Schedule
+from terafactor.solver.backends import Backend
+from terafactor.solver.coding import encode_rows
+from terafactor.solver.state import State
 
 
-def step(
-    state: SurrogateState,
-    batch: Batch,
-    problem: Problem,
-    options: SolverOptions,
-    executor: Executor,
-    meanwhile: Callable[[], object] | None = None,
-) -> Array:
-    """Learn from one batch: code its rows, update the statistics, sweep over the atoms. Changes ``state`` only.
+def step(state: State, batch: Batch, problem: Problem, schedule: Schedule, backend: Backend) -> Array:
+    """Encode a batch, blend it into the statistics, sweep over the atoms; return the codes (b, k).
 
-    A batch without any value is passed over. meanwhile: called when one thread is enough for what follows. Returns the
-    codes (b, k).
+    Changes ``state`` only, draws no random number, reads nothing. A batch without any value is skipped.
     """
     state.n_batches += 1
-    state.inner = None
     if batch.values.shape[1] == 0:
         return np.zeros((len(batch.values), len(state.dictionary)), state.dictionary.dtype)
-    if options.exact and state.lazy is None:
-        state.lazy = LazyAtoms.start(state.dictionary.shape, math.ceil(options.reduction))
-    lazy = state.lazy
-    if lazy is not None and batch.columns is not None:
-        lazy.prepare(state.dictionary, batch.columns, executor)
-    atoms, take_out = observed(state.dictionary, batch.columns)
-    as_written = atoms
-    if lazy is not None:
-        executor.over_features(take_out, atoms.shape[1])
-        atoms, take_out = lazy.up_to_date(as_written), nothing
-    codes = problem.encode(
-        batch.values, atoms, state.dictionary.shape[1], executor, batch.observed, before=take_out, meanwhile=meanwhile
-    )
-    sums, product = BatchSums.of(batch, codes, problem.penalty)
-    data_code, take_in = absorb(state, sums, options.schedule, batch.columns, executor, product)
-    write = put_back(atoms, batch.columns, state.dictionary)
-    ball = problem.constraint.lower()
-    if lazy is not None and batch.columns is not None:
-        executor.over_features(take_in, atoms.shape[1])
-        lazy.sweep(
-            as_written, atoms, data_code, state.code_gram, ball, state.multipliers, state.dictionary, batch.columns
-        )
-        executor.over_features(write, atoms.shape[1])
-    else:
-        sweep_atoms(
-            atoms,
-            data_code,
-            state.code_gram,
-            ball,
-            state.sizes,
-            state.multipliers,
-            whole=batch.columns is None,
-            executor=executor,
-            before=take_in,
-            after=write,
-        )
-    if lazy is not None:
-        lazy.finish(state.dictionary, executor)
-    # A batch without any nonzero code says that the penalty is strong, not that atoms are of no use.
-    if state.idle_rows.max() >= options.reseed_after and sums.used.any():
-        if lazy is not None:
-            lazy.settle(state.dictionary, executor)
-        reseed_unused(state, batch, codes, atoms, problem, options.reseed_after)
+    atoms = backend.gather(state.dictionary, batch.columns)  # D on the mask: views if there is none
+    codes = encode_rows(batch.values, atoms, problem, backend, state.dictionary.shape[1], batch.observed)
+    gain = blend_codes(state, codes, batch.n_observed_rows, batch.mean_visits(state.feature_counts), problem, schedule)
+    data_code = blend_data(state, batch, codes, gain, backend)
+    backend.sweep(
+        atoms, data_code, state.code_gram, problem.constraint.lower(), state.sizes, state.multipliers,
+        whole=batch.columns is None,
+    )  # fmt: skip
+    backend.scatter(atoms, batch.columns, state.dictionary)
     return codes
 
 
-def reseed_unused(
-    state: SurrogateState, batch: Batch, codes: Array, atoms: Array, problem: Problem, reseed_after: int
-) -> None:
-    """Start unused atoms anew from the rows of the batch that are reconstructed worst.
+def blend_codes(
+    state: State, codes: Array, n_rows: int, n_visits: float, problem: Problem, schedule: Schedule
+) -> float:
+    """Count a batch of ``n_rows`` and blend what its codes alone say into C; return the gain of the step.
 
-    An atom seen through a mask starts with the mask's share of the ball, so that the masks after it find room; the
-    statistics of the atom start from zero, or the next sweep would undo the change.
+    n_visits: mean over features of the rows in which they were seen, this batch included. The weight of the batch's
+    mean follows its share of the rows seen, ``min(1, gain * n_rows / n_samples)``, for the codes as for each feature:
+    with batches of unequal size, anything else lets one of the two statistics forget faster than the other, and atoms
+    shrink.
     """
-    state.inner = None
-    residual = batch.values - codes @ atoms
-    if batch.observed is not None:
-        residual *= batch.observed
-    worst_first = np.argsort(-np.einsum("ij,ij->i", residual, residual), kind="stable")
-    unused = np.flatnonzero(state.idle_rows >= reseed_after)
-    l1_weight, l2_weight, _, _ = problem.constraint.lower()
-    values = batch.values if batch.whole is None else batch.whole.together()
-    chosen = slice(None) if batch.columns is None or batch.whole is not None else batch.columns
-    for atom, row in zip(unused, worst_first, strict=False):
-        state.idle_rows[atom] = 0
-        seed = problem.constraint.fill(values[row : row + 1], share=values.shape[1] / state.dictionary.shape[1])
-        if not seed.any():  # a row of zeros, or one without positive entries
-            continue
-        state.dictionary[atom] = 0
-        state.dictionary[atom, chosen] = seed[0]
-        state.data_code[atom] = 0
-        state.code_gram[atom, :] = 0
-        state.code_gram[:, atom] = 0
-        state.sizes[atom] = atom_sizes(seed, l1_weight, l2_weight)[0]
-        state.multipliers[atom] = 0
-        state.n_reseeded += 1
+    state.n_steps += 1
+    state.n_samples += n_rows
+    gain = schedule.gain(state.n_steps, n_visits)
+    weight = min(1.0, gain * n_rows / state.n_samples)
+    precise = codes.astype(np.float64)
+    state.code_gram *= 1 - weight
+    state.code_gram += (weight / n_rows) * (precise.T @ precise)
+    state.mean_penalty += weight * (float(problem.penalty.value(precise).sum()) / n_rows - state.mean_penalty)
+    state.idle_rows += n_rows
+    state.idle_rows[codes.any(axis=0)] = 0
+    return gain
+
+
+def blend_data(state: State, batch: Batch, codes: Array, gain: float, backend: Backend) -> Array:
+    """Blend the data of a batch into B; return B on its mask (k, s), in order C.
+
+    Statistics of whole rows take in all features, whatever the mask.
+    """
+    if batch.whole is not None:
+        weights = feature_weights(state, None, batch.whole_feature_rows, gain)
+        backend.blend(state.data_code, codes, batch.whole, *weights)
+        return backend.gather(state.data_code, batch.columns)
+    data_code = backend.gather(state.data_code, batch.columns)
+    weights = feature_weights(state, batch.columns, batch.feature_rows, gain)
+    backend.blend(data_code, codes, batch.values, *weights)
+    backend.scatter(data_code, batch.columns, state.data_code)
+    return data_code
+
+
+def feature_weights(state: State, columns: Indices | None, rows: Indices, gain: float) -> tuple[Array, Array]:
+    """Count the ``rows`` (s,) in which each feature was seen; return what multiplies its past and its sum, (s,) each.
+
+    With ``w = min(1, gain * rows / counts)``, these rows included, a feature becomes ``(1 - w) * past + w * sum / rows``:
+    with gain 1 the mean over all rows seen, as in the paper.
+    """
+    chosen = slice(None) if columns is None else columns
+    counts = state.feature_counts[chosen] + rows
+    state.feature_counts[chosen] = counts
+    weights = np.minimum(1.0, gain * rows / np.maximum(counts, 1))
+    dtype = state.data_code.dtype
+    return (1 - weights).astype(dtype), (weights / np.maximum(rows, 1)).astype(dtype)

@@ -1,7 +1,5 @@
 """Steps in the span of atoms, statistics and rows equal the paper's, and plain steps on the same rows made dense."""
 
-import copy
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -9,14 +7,14 @@ import pytest
 from scipy import sparse
 
 from terafactor import MaskedDictionaryLearning
-from terafactor._threads import Executor
 from terafactor.data import ArraySource, BatchStream, SparseSource
 from terafactor.data.masks import Masks
 from terafactor.errors import DataError
 from terafactor.kernels import reference
-from terafactor.kernels.atoms import sweep_atoms
 from terafactor.problem import ElasticNet, NormBall, Problem
-from terafactor.solver import SolverOptions, SurrogateState, fit, span
+from terafactor.solver import SolverOptions, State, fit
+from terafactor.solver.backends import make_backend
+from terafactor.solver.learners import sparse as learners
 from terafactor.solver.settling import last_fall
 
 PROBLEMS = {
@@ -44,15 +42,16 @@ def learn(source, problem, **options):
 
 @pytest.fixture
 def steps_in_spans(monkeypatch):
-    """Keep stretches short, and count them."""
-    lengths = []
+    """Keep groups of steps short, and count them; the first fit of a process runs a toy before."""
+    lengths, advance = [], learners.SparseLearner.advance
 
-    def counted(state, stretch, *others):
-        lengths.append(len(stretch.parts))
-        return span.learn_stretch(state, stretch, *others)
+    def counted(self, state, data):
+        if len(state.feature_counts) > 200:
+            lengths.append(len(data.parts))
+        return advance(self, state, data)
 
-    monkeypatch.setattr(span, "MOST_ROWS", 100)
-    monkeypatch.setattr(sys.modules["terafactor.solver.fit"], "learn_stretch", counted)
+    monkeypatch.setattr(learners, "MOST_ROWS", 100)
+    monkeypatch.setattr(learners.SparseLearner, "advance", counted)
     return lengths
 
 
@@ -62,10 +61,11 @@ def test_equals_the_paper(problem):
     stream = BatchStream(SparseSource(X), 20, Masks(N_FEATURES, 1, 0), 0, whole_rows=True)
     atoms = problem.constraint.fill(X[:9].toarray())
     atoms[7] = atoms[0][::-1]
-    state = SurrogateState.start(atoms.copy(), problem, masked=False)
-    with Executor() as executor:
-        for stretch in stream.stretches(0, 12, length=5):
-            span.learn_stretch(state, stretch, problem, options, executor)
+    state = State.start(atoms.copy(), problem, masked=True)
+    with make_backend() as backend:
+        learner = learners.SparseLearner(problem, options, backend)
+        for batches in stream.sparse_batches(0, 12, length=5):
+            learner.advance(state, batches)
     literal = [(X[stream.rows(number)].toarray().T, np.ones((N_FEATURES, 1))) for number in range(12)]
     memory = reference.learn(
         reference.Memory.start(atoms.T), literal, lam=0.02, rho=problem.penalty.l1_ratio, norm="l2",
@@ -84,7 +84,7 @@ def test_equals_steps_on_dense_rows(problem, dtype, tolerance, steps_in_spans):
     dense = learn(ArraySource(make(dtype).toarray()), problem)
     assert steps_in_spans == []
     sparse_rows = learn(SparseSource(make(dtype)), problem)
-    assert steps_in_spans == [5, 5, 2] * 2  # a stretch ends where an epoch does
+    assert steps_in_spans == [5, 5, 2] * 2  # a group ends where an epoch does
     assert sparse_rows.dictionary.dtype == dtype
     for name in ("dictionary", "data_code", "code_gram", "sizes", "feature_counts", "idle_rows"):
         expected = getattr(dense, name)
@@ -109,15 +109,16 @@ def test_atoms_whose_terms_cancel_are_moved_on_the_features(monkeypatch):
     X, start = rare()
     problem, n_swept = Problem(1e-4, ElasticNet(1.0), NormBall("l2")), []
 
-    def counted(*arguments, **others):
+    def counted(self, state):
         n_swept.append(1)
-        return sweep_atoms(*arguments, **others)
+        return sweep(self, state)
 
-    monkeypatch.setattr(span, "sweep_atoms", counted)
+    sweep = learners.SparseLearner._sweep
+    monkeypatch.setattr(learners.SparseLearner, "_sweep", counted)
     learned = [
         fit(
             source, problem, SolverOptions(len(start), batch_size=20, n_epochs=2),
-            SurrogateState.start(problem.constraint.project(start), problem, masked=False),
+            State.start(problem.constraint.project(start), problem, masked=False),
         )
         for source in (SparseSource(X), ArraySource(X.toarray()))
     ]  # fmt: skip
@@ -134,8 +135,7 @@ def test_threads_do_not_change_a_bit():
     np.testing.assert_array_equal(one.data_code, two.data_code)
 
 
-def test_goes_on_bit_by_bit_from_where_it_was_stopped(steps_in_spans, monkeypatch):
-    monkeypatch.setattr(span, "MOST_CARRIED", 3)
+def test_goes_on_bit_by_bit_from_where_it_was_stopped(steps_in_spans):
     source, problem = SparseSource(make(np.float32)), PROBLEMS["lasso"]
     options, seen = SolverOptions(9, batch_size=20, n_epochs=2), []
 
@@ -146,105 +146,10 @@ def test_goes_on_bit_by_bit_from_where_it_was_stopped(steps_in_spans, monkeypatc
     undisturbed = fit(source, problem, options)
     stopped = fit(source, problem, options, callbacks=[stop_in_the_middle])
     assert seen[:2] == [(5, 5, False), (10, 10, False)]
-    resumed = fit(source, problem, options, SurrogateState.at(stopped.position()), first_batch=10)
-    assert resumed.n_carried == undisturbed.n_carried
+    resumed = fit(source, problem, options, State.at(stopped.position()), first_batch=10)
     np.testing.assert_array_equal(resumed.dictionary, undisturbed.dictionary)
     np.testing.assert_array_equal(resumed.data_code, undisturbed.data_code)
     np.testing.assert_array_equal(resumed.code_gram, undisturbed.code_gram)
-
-
-@pytest.fixture
-def computed(monkeypatch):
-    """Count how often inner products of atoms and statistics are computed from the features."""
-    times, compute = [], span.Span._gram
-
-    def counted(self, *matrices):
-        times.append(1)
-        return compute(self, *matrices)
-
-    monkeypatch.setattr(span.Span, "_gram", counted)
-    return times
-
-
-@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-13), (np.float32, 2e-6)])
-def test_inner_products_are_carried_from_stretch_to_stretch(dtype, tolerance, steps_in_spans, computed):
-    state = learn(SparseSource(make(dtype)), PROBLEMS["lasso"])
-    assert len(steps_in_spans) == state.n_carried == 6
-    assert len(computed) == 1
-    both = np.vstack([state.dictionary, state.data_code]).astype(np.float64)
-    expected = both @ both.T
-    norms = np.sqrt(expected.diagonal())
-    np.testing.assert_allclose(state.inner / np.outer(norms, norms), expected / np.outer(norms, norms), atol=tolerance)
-
-
-def test_inner_products_are_computed_again_in_time(monkeypatch, steps_in_spans, computed):
-    monkeypatch.setattr(span, "MOST_CARRIED", 2)
-    state = learn(SparseSource(make(np.float32)), PROBLEMS["lasso"])
-    assert (len(computed), state.n_carried) == (3, 2)
-
-
-def test_inner_products_that_no_atoms_can_have_are_computed_again(steps_in_spans, computed):
-    source, problem = SparseSource(make()), PROBLEMS["lasso"]
-    state = learn(source, problem, n_epochs=1)
-    state.inner[0, 0] = -1.0
-    options = SolverOptions(9, batch_size=20, n_epochs=2)
-    fit(source, problem, options, state, first_batch=12)
-    assert len(computed) == 2
-    np.testing.assert_allclose(state.dictionary, learn(source, problem).dictionary, atol=1e-12)
-
-
-def sparse_codes_that_leave_atoms_unused():
-    return SparseSource(make(np.float32)), Problem(3.0, ElasticNet(1.0), NormBall("l2")), None, {"reseed_after": 60}
-
-
-def rows_without_noise():
-    X, start = rare()
-    problem = Problem(1e-4, ElasticNet(1.0), NormBall("l2"))
-    atoms = problem.constraint.project(start)
-    return SparseSource(X), problem, SurrogateState.start(atoms, problem, masked=False), {}
-
-
-@pytest.mark.parametrize("example", [sparse_codes_that_leave_atoms_unused, rows_without_noise])
-def test_inner_products_are_right_or_forgotten(example, monkeypatch):
-    monkeypatch.setattr(span, "MOST_ROWS", 20)  # one step each: no plain ones follow
-    source, problem, state, others = example()
-    known = []
-
-    def compare(snapshot):
-        state = snapshot._learner.state
-        known.append(state.inner is not None)
-        if state.inner is not None:
-            both = np.vstack([state.dictionary, state.data_code]).astype(np.float64)
-            expected, norms = both @ both.T, np.linalg.norm(both, axis=1).clip(1e-30)
-            scale = np.outer(norms, norms)
-            np.testing.assert_allclose(state.inner / scale, expected / scale, atol=1e-5)
-
-    n_components = 9 if state is None else len(state.dictionary)
-    options = SolverOptions(n_components, batch_size=20, n_epochs=2, **others)
-    fit(source, problem, options, state, callbacks=[compare])
-    assert not all(known)
-
-
-def test_atoms_changed_by_their_owner_are_gone_on_from(steps_in_spans):
-    X = make(np.float32)
-    estimator = MaskedDictionaryLearning(9, alpha=0.02, batch_size=20, init=X[:9].toarray(), random_state=0)
-    estimator.partial_fit(X)
-    expected = copy.deepcopy(estimator)
-    for changed in (estimator, expected):
-        changed.components_[:] = changed.components_[:, ::-1]
-    expected._state.inner = None
-    np.testing.assert_array_equal(estimator.partial_fit(X).components_, expected.partial_fit(X).components_)
-
-
-def test_plain_steps_forget_inner_products(computed):
-    X = make(np.float32)
-    estimator = MaskedDictionaryLearning(9, alpha=0.02, batch_size=20, init=X[:9].toarray(), random_state=0)
-    for rows in (X[:60], X[60:120].toarray(), X[120:]):
-        estimator.partial_fit(rows)
-    plain = MaskedDictionaryLearning(9, alpha=0.02, batch_size=20, init=X[:9].toarray(), random_state=0)
-    plain.partial_fit(X.toarray())
-    assert len(computed) == 2
-    np.testing.assert_allclose(estimator.components_, plain.components_, atol=1e-5)
 
 
 def test_stops_when_the_objective_settles(steps_in_spans):
@@ -268,7 +173,7 @@ def test_starts_unused_atoms_anew():
     atoms = problem.constraint.fill(X[20:29].toarray())
     atoms[4] = 0
     atoms[4, 11] = 1  # where no row has a value
-    state = SurrogateState.start(atoms, problem, masked=False)
+    state = State.start(atoms, problem, masked=False)
     fit(SparseSource(X), problem, SolverOptions(9, batch_size=20, n_epochs=2, reseed_after=150), state)
     assert state.n_reseeded > 0
     assert state.dictionary[4, 11] == 0
@@ -326,8 +231,8 @@ def test_names_a_stored_value_that_is_not_finite(tmp_path):
         MaskedDictionaryLearning(9, random_state=0).fit(tmp_path / "cells.h5ad")
 
 
-def test_longer_stretches_where_there_are_more_features_and_fewer_stored():
-    assert span.stretch_length(100, 10, 50, 0.01) == 1
-    lengths = [span.stretch_length(20_000, 40, 50, share) for share in (0.05, 0.01, 0.001)]
-    assert 1 < lengths[0] < lengths[1] < lengths[2] < span.MOST_ROWS // 50
-    assert span.stretch_length(1_000_000, 40, 50, 0.001) == span.MOST_ROWS // 50
+def test_longer_groups_where_there_are_more_features_and_fewer_stored():
+    assert learners.group_length(100, 10, 50, 0.01) == 1
+    lengths = [learners.group_length(20_000, 40, 50, share) for share in (0.05, 0.01, 0.001)]
+    assert 1 < lengths[0] < lengths[1] < lengths[2] < learners.MOST_ROWS // 50
+    assert learners.group_length(1_000_000, 40, 50, 0.001) == learners.MOST_ROWS // 50

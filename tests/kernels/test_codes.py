@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 
-from terafactor._threads import Executor
-from terafactor.kernels import coding, reference
-from terafactor.kernels._blas import address
+from terafactor.kernels import reference
+from terafactor.kernels.solve import cholesky, is_definite, solve_rows, solve_triangles
+from terafactor.kernels.statistics import add_rounding
 from terafactor.problem import ElasticNet, Problem
+from terafactor.solver.backends import make_backend
+from terafactor.solver.coding import encode_rows
+from terafactor.solver.objective import row_losses
 
 PENALTIES = [ElasticNet(rho, positive) for rho in (0.0, 0.4, 1.0) for positive in (False, True)]
 
@@ -21,8 +24,8 @@ def make(dtype=np.float64, n_rows=6, n_components=8, n_observed=40, seed=0):
 
 
 def encode(problem, values, atoms, share=1.0):
-    with Executor() as executor:
-        return problem.encode(values, atoms, round(values.shape[1] / share), executor)
+    with make_backend() as backend:
+        return encode_rows(values, atoms, problem, backend, round(values.shape[1] / share))
 
 
 @pytest.mark.parametrize("penalty", PENALTIES, ids=repr)
@@ -80,7 +83,7 @@ def test_dependent_or_zero_atoms_give_finite_codes(penalty, alpha):
     values, atoms = make(n_components=4)
     atoms[1] = atoms[0]
     atoms[2] = 0
-    codes = encode(Problem(alpha, penalty, max_passes=200), values, atoms)
+    codes = encode(Problem(alpha, penalty), values, atoms)
     assert np.isfinite(codes).all()
     assert not codes[:, 2].any()
 
@@ -89,18 +92,6 @@ def test_no_penalty_is_least_squares():
     values, atoms = make()
     codes = encode(Problem(0.0, ElasticNet(0.0)), values, atoms)
     np.testing.assert_allclose(codes, np.linalg.lstsq(atoms.T, values.T, rcond=None)[0].T, atol=1e-10)
-
-
-@pytest.mark.parametrize("n_components", [20, coding.SMALL + 6])
-def test_a_weak_penalty_takes_few_passes(n_components, caplog):
-    values, atoms = make(n_rows=30, n_components=n_components, n_observed=1600)
-    alpha = 0.01 * np.abs(values @ atoms.T).mean()
-    with caplog.at_level("INFO"):
-        codes = encode(Problem(alpha, max_passes=5), values, atoms)
-        assert not caplog.records
-        assert (codes != 0).mean() > 0.9
-        encode(Problem(alpha, ElasticNet(1.0, positive=True), max_passes=5), values, atoms)
-        assert "stopped after 5 passes" in caplog.text
 
 
 def test_a_strong_penalty_gives_zero_codes():
@@ -113,41 +104,43 @@ def test_losses_are_the_objective(penalty):
     values, atoms = make()
     problem = Problem(2.0, penalty)
     codes = encode(problem, values, atoms)
-    with Executor() as executor:
-        losses = problem.losses(values, atoms, codes, 4 * values.shape[1], executor)
+    with make_backend() as backend:
+        losses = row_losses(values, atoms, codes, problem, backend)
     expected = [
-        4 / 2 * np.sum((x - a @ atoms) ** 2) + 2.0 * reference.omega(a, penalty.l1_ratio)
+        1 / 2 * np.sum((x - a @ atoms) ** 2) + 2.0 * reference.omega(a, penalty.l1_ratio)
         for x, a in zip(values, codes, strict=True)
     ]
     np.testing.assert_allclose(losses, expected)
 
 
 @pytest.mark.parametrize("k", [1, 7, 8, 41])
-def test_inverse_and_solutions(k):
+def test_solutions(k):
     random = np.random.default_rng(0)
     root, rows = random.standard_normal((k, k + 3)), random.standard_normal((5, k))
     system = root @ root.T
-    pivots = np.linalg.cholesky(system).diagonal() ** 2
-    inverse, factor, solved = system.copy(), system.copy(), rows.copy()
-    assert coding.invert(inverse) == pytest.approx(pivots.min() / pivots.max())
-    np.testing.assert_allclose(inverse @ system, np.eye(k), atol=1e-9)
-    assert coding.pivots_of(address("potrf", np.dtype(float)), factor) == pytest.approx(pivots.min() / pivots.max())
-    assert coding.solve_together(*coding._solvers(), system.copy(), solved)
-    np.testing.assert_allclose(solved @ system, rows, atol=1e-9)
+    np.testing.assert_allclose(solve_rows(system, rows) @ system, rows, atol=1e-9)
+    factor, right = system.copy(), rows[0].copy()
+    cholesky(factor, k)
+    np.testing.assert_allclose(np.tril(factor), np.linalg.cholesky(system), atol=1e-10)
+    solve_triangles(factor, right, k)
+    np.testing.assert_allclose(system @ right, rows[0], atol=1e-9)
 
 
 @pytest.mark.parametrize("bad", [-1.0, 0.0, np.nan])
-def test_what_has_no_inverse_is_told(bad):
-    system = np.diag([1.0, 2.0, bad])
-    assert coding.invert(system.copy()) == 0
-    assert not coding.is_definite(system, 0.0)
-    assert not coding.solve_together(*coding._solvers(), system.copy(), np.ones((2, 3)))
+def test_what_is_not_definite_is_noticed(bad):
+    assert not is_definite(np.diag([1.0, 2.0, bad]))
 
 
-def test_the_least_ridge_outweighs_rounding():
+def test_a_singular_system_has_its_solution_of_least_norm():
+    np.testing.assert_allclose(solve_rows(np.diag([1.0, 2.0, 0.0]), np.ones((2, 3))), [[1, 0.5, 0]] * 2)
+    assert np.isnan(solve_rows(np.diag([1.0, np.inf]), np.ones((2, 2)))).all()
+
+
+def test_the_ridge_of_a_gram_matrix_outweighs_its_rounding():
     random = np.random.default_rng(0)
     for _ in range(50):
         atoms = (random.standard_normal((30, 10)) @ random.standard_normal((10, 5000))).astype(np.float32)  # of rank 10
         gram = (atoms @ atoms.T).astype(np.float64)
-        assert not coding.is_definite(gram, 0.0)
-        assert coding.is_definite(gram, coding.least_ridge(gram, np.finfo(np.float32).eps))
+        assert not is_definite(gram)
+        add_rounding(gram, np.finfo(np.float32).eps)
+        assert is_definite(gram)

@@ -1,0 +1,183 @@
+r"""Codes by coordinate descent: :math:`\min_a \tfrac12 |x - a D|^2 + l_1 |a|_1 + \tfrac{l_2}{2} |a|^2`.
+
+The data enter only through the Gram matrix ``D D'`` and the products ``x D'``, in float64 whatever the data: the
+matrices are k x k, so precision is free here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from terafactor.kernels.jit import jit
+from terafactor.kernels.solve import cholesky, solve_triangles
+
+PATIENCE = 64
+"""Passes of coordinate descent after which the nonzero codes are solved for at once."""
+
+SHARE = 4
+"""Multiplications in these solutions over those in passes, at the most."""
+
+
+@jit
+def soft_threshold(value, threshold, positive):
+    """``sign(value) * max(|value| - threshold, 0)``, or ``max(value - threshold, 0)`` when positive."""
+    if value > threshold:
+        return value - threshold
+    if value < -threshold and not positive:
+        return value + threshold
+    return 0.0
+
+
+@jit
+def violation(code, slope, l1, positive):
+    """Return the distance of zero from the subdifferential, for one coordinate.
+
+    slope: minus the derivative of the smooth part, ``(x - a D) d_j - l2 a_j``.
+    """
+    if code > 0.0:
+        return abs(slope - l1)
+    if code < 0.0:
+        return abs(slope + l1)
+    if positive:
+        return max(slope - l1, 0.0)
+    return max(abs(slope) - l1, 0.0)
+
+
+@jit
+def largest_violation(gradient, code, l1, l2, positive):
+    """Return the largest violation of the optimality conditions. gradient (k,), ``x D' - a D D'``; code (k,)."""
+    largest = 0.0
+    for j in range(len(code)):
+        largest = max(largest, violation(code[j], gradient[j] - l2 * code[j], l1, positive))
+    return largest
+
+
+@jit
+def descend(gram, gradient, code, l1, l2, positive, only_active):
+    """Do one pass of coordinate descent; return the largest violation met before each update.
+
+    gram (k, k); gradient (k,) in/out, ``x D' - a D D'``; code (k,) in/out.
+    """
+    largest = 0.0
+    for j in range(len(code)):
+        old, row = code[j], gram[j]
+        curvature = row[j] + l2
+        if (only_active and old == 0.0) or curvature <= 0.0:
+            continue
+        largest = max(largest, violation(old, gradient[j] - l2 * old, l1, positive))
+        new = soft_threshold(gradient[j] + row[j] * old, l1, positive) / curvature
+        if new != old:
+            code[j] = new
+            change = new - old
+            for i in range(len(code)):
+                gradient[i] -= change * row[i]
+    return largest
+
+
+@jit
+def solve_active(gram, products, l1, l2, code, system, target):
+    """Move the nonzero codes to where they are optimal if they keep their signs, or until one is zero: tell if so.
+
+    With A the nonzero codes and s their signs, that is ``(D_A D_A' + l2) a_A = x D_A' - l1 s``; the objective is
+    quadratic on the way there, and falls. Coordinate descent needs as many passes as atoms resemble each other, this
+    does not. system (k, k), target (k,): scratch.
+    """
+    active, n = np.flatnonzero(code), np.count_nonzero(code)
+    for a in range(n):
+        j = active[a]
+        for b in range(a + 1):
+            system[a, b] = gram[j, active[b]]
+        system[a, a] += l2
+        target[a] = products[j] - (l1 if code[j] > 0.0 else -l1)
+    cholesky(system, n)
+    solve_triangles(system, target, n)
+    share, vanishing = 1.0, -1
+    for a in range(n):
+        old = code[active[a]]
+        if old * target[a] <= 0.0 and old / (old - target[a]) < share:
+            share, vanishing = old / (old - target[a]), active[a]
+    for a in range(n):
+        code[active[a]] += share * (target[a] - code[active[a]])
+    if vanishing >= 0:
+        code[vanishing] = 0.0
+    return vanishing >= 0
+
+
+@jit
+def code_row(gram, products, l1, l2, positive, tolerance, max_passes, code, gradient, system, target):
+    """Code one row; return whether it converged.
+
+    gram (k, k), products (k,); code (k,) out; gradient, target (k,), system (k, k): scratch. The row is done when every
+    violation of the optimality conditions is below ``tolerance`` times its largest product. Passes over the nonzero
+    coordinates alternate with passes over all, since most coordinates of a sparse code stay at zero. When they get
+    many, :func:`solve_active` helps out, for :data:`SHARE` times the multiplications that they took.
+    """
+    n_components = len(code)
+    code[:] = 0.0
+    gradient[:] = products
+    allowed = 0.0
+    for j in range(n_components):
+        allowed = max(allowed, tolerance * abs(products[j]))
+    if largest_violation(gradient, code, l1, l2, positive) <= allowed:
+        return True
+    waited, spent, only_active = 0, 0.0, False
+    for _ in range(max_passes):
+        if descend(gram, gradient, code, l1, l2, positive, only_active) > allowed:
+            only_active = True
+        elif only_active:
+            only_active = False
+        elif largest_violation(gradient, code, l1, l2, positive) <= allowed:  # later updates may have raised one
+            return True
+        waited += 1
+        n_active = np.count_nonzero(code)
+        spent += n_active * n_components
+        if waited >= PATIENCE:
+            while spent * SHARE >= n_active**3 / 3:
+                spent -= n_active**3 / 3 / SHARE
+                if not solve_active(gram, products, l1, l2, code, system, target):
+                    break
+                n_active -= 1
+            gradient[:] = products
+            for j in np.flatnonzero(code):
+                for i in range(n_components):
+                    gradient[i] -= code[j] * gram[j, i]
+            waited, only_active = 0, False
+    return False
+
+
+@jit
+def elastic_net_codes(grams, products, l1, l2, positive, tolerance, max_passes, codes):
+    """Code rows by coordinate descent; return how many did not converge.
+
+    grams (b, k, k), or (1, k, k) where all rows share one; products (b, k); l1, l2 (b,); codes (b, k) out.
+    """
+    k, unfinished = codes.shape[1], 0
+    gradient, target, system = np.empty(k), np.empty(k), np.empty((k, k))
+    for row in range(len(codes)):
+        gram = grams[row] if len(grams) > 1 else grams[0]
+        done = code_row(
+            gram, products[row], l1[row], l2[row], positive, tolerance, max_passes, codes[row], gradient, system, target
+        )
+        unfinished += not done
+    return unfinished
+
+
+@jit
+def ridge_codes(grams, products, l2, codes):
+    """``codes[i] = np.linalg.solve(grams[i] + l2[i], products[i])``. grams (b, k, k); products, codes (b, k); l2 (b,).
+
+    A row whose system is zero has the code zero.
+    """
+    k = codes.shape[1]
+    system = np.empty((k, k))
+    for row in range(len(codes)):
+        code, trace = codes[row], 0.0
+        system[:] = grams[row]
+        for j in range(k):
+            system[j, j] += l2[row]
+            trace += system[j, j]
+        code[:] = products[row]
+        if trace == 0.0:  # no atom has an entry there, and neither have products
+            continue
+        cholesky(system, k)
+        solve_triangles(system, code, k)

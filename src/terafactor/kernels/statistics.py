@@ -1,0 +1,94 @@
+"""Matrix products over tiles of features: what codes are found from, and the update of the statistics."""
+
+import numpy as np
+
+from terafactor._threads import TILE
+from terafactor.kernels.blas import add_product, add_upper_square
+from terafactor.kernels.jit import jit
+
+ROUNDING = 4
+"""Error of a Gram matrix, at the most, in units of its norm times the precision of the data; twice what was met."""
+
+
+@jit
+def correlate_tiles(gemm, syrk, values, atoms, first, last, grams, products):
+    """``grams[t] = atoms_t @ atoms_t.T`` (upper triangle) and ``products[t] = values_t @ atoms_t.T`` for some tiles t.
+
+    gemm, syrk: addresses of BLAS; values (b, s), atoms (k, s); first, last: which tiles; grams (tiles, k, k) and
+    products (tiles, b, k) out. Without rows, or with ``grams`` empty, that part is left out.
+    """
+    for tile in range(first, last):
+        start, stop = tile * TILE, min((tile + 1) * TILE, atoms.shape[1])
+        if len(grams):
+            add_upper_square(syrk, atoms[:, start:stop].T, 0.0, grams[tile])
+        if len(values):
+            add_product(gemm, values[:, start:stop], atoms[:, start:stop].T, 0.0, products[tile])
+
+
+@jit
+def add_grams(grams, precision):
+    """Return the sum of ``grams`` (tiles, k, k), of which the upper triangles count, in float64, made definite.
+
+    Where atoms depend on each other, as in data without noise, some combination v of them is zero, and so should be
+    ``v' D D' v`` and ``x D' v``. Both are rounding errors of either sign: without a ridge that outweighs the first, the
+    objective falls along v without end, unless an l1 term is strong enough, and codes have no bound. So the diagonal is
+    raised by the size of these errors. precision: relative error of one operation.
+    """
+    k = grams.shape[1]
+    total = np.zeros((k, k))
+    for gram in grams:
+        for i in range(k):
+            for j in range(i, k):
+                total[i, j] += gram[i, j]
+    for i in range(k):
+        for j in range(i):
+            total[i, j] = total[j, i]
+    add_rounding(total, precision)
+    return total
+
+
+@jit
+def add_rounding(gram, precision):
+    """Raise the diagonal of a Gram matrix (k, k) by its rounding error; return by how much."""
+    squares = 0.0
+    for i in range(len(gram)):
+        for j in range(len(gram)):
+            squares += gram[i, j] * gram[i, j]
+    ridge = ROUNDING * precision * np.sqrt(squares)
+    for i in range(len(gram)):
+        gram[i, i] += ridge
+    return ridge
+
+
+@jit
+def add_parts(parts):
+    """``parts.sum(axis=0)`` for ``parts`` (n, a, b), in float64 and one after the other."""
+    total = np.zeros(parts.shape[1:])
+    for part in parts:
+        for i in range(total.shape[0]):
+            for j in range(total.shape[1]):
+                total[i, j] += part[i, j]
+    return total
+
+
+@jit
+def blend_tiles(gemm, codes, values, keep, take, first, last, data_code):
+    """``data_code = keep * data_code + take * (codes.T @ values)`` on some tiles.
+
+    gemm: address of BLAS; codes (b, k), values (b, s); keep, take (s,); data_code (k, s) in/out. The product is added
+    where it belongs by one call per tile, so ``take`` goes into the values and ``keep`` into what is there.
+    """
+    n_features = values.shape[1]
+    scaled = np.empty((len(values), min(TILE, n_features)), values.dtype)
+    for tile in range(first, last):
+        start, stop = tile * TILE, min((tile + 1) * TILE, n_features)
+        old, new = keep[start:stop], take[start:stop]
+        for i in range(len(values)):
+            source, target = values[i, start:stop], scaled[i]
+            for f in range(len(source)):
+                target[f] = new[f] * source[f]
+        for j in range(len(data_code)):
+            entries = data_code[j, start:stop]
+            for f in range(len(entries)):
+                entries[f] *= old[f]
+        add_product(gemm, codes.T, scaled[:, : stop - start], 1.0, data_code[:, start:stop])

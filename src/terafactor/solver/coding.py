@@ -1,0 +1,72 @@
+"""Codes of rows on atoms: inner products from the backend, codes from the penalty, rows dealt to threads."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from terafactor._typing import Array
+from terafactor.problem import Problem
+from terafactor.solver.backends import Backend
+
+FEW_PRODUCTS = 2**18
+"""Rows times squared number of atoms up to which one thread codes them sooner than they are handed to others."""
+
+BLOCK_ROWS = 64
+"""Rows coded together, at the least: factors of a Gram matrix are shared by the rows of a block. The blocks, and with
+them the bits of codes, do not depend on the number of threads."""
+
+MOST_GRAMS = 2**20
+"""Entries of the Gram matrices of a block of rows that have one each."""
+
+
+def encode_rows(
+    values: Array, atoms: Array, problem: Problem, backend: Backend, n_features: int, observed: Array | None = None
+) -> Array:
+    """Return the codes (b, k) of the rows ``values`` (b, s) on ``atoms`` (k, s), in the type of the atoms.
+
+    n_features: p, of which the s given are a part. observed (b, s): where there is a value, zero standing for the
+    others; None when everywhere.
+    """
+    gram, products = backend.correlate(values, atoms)
+    if observed is None:
+        codes = code_rows(gram, products, problem, backend, values.shape[1] / n_features)
+    else:
+        codes = code_observed(gram, products, atoms, observed, problem, backend, n_features)
+    return codes.astype(atoms.dtype, copy=False)
+
+
+def code_rows(gram: Array, products: Array, problem: Problem, backend: Backend, share: float) -> Array:
+    """Return the codes (b, k), float64, of rows that share a Gram matrix (k, k). share: s / p."""
+    n_rows, k = products.shape
+    if n_rows * k * k <= FEW_PRODUCTS:
+        return problem.codes(gram, products, share)
+    codes, size = np.empty(products.shape), max(BLOCK_ROWS, k)
+
+    def work(first: int, last: int) -> None:
+        for block in range(first, last):
+            rows = slice(block * size, (block + 1) * size)
+            codes[rows] = problem.codes(gram, products[rows], share)
+
+    backend.split(work, -(-n_rows // size))
+    return codes
+
+
+def code_observed(
+    gram: Array, products: Array, atoms: Array, observed: Array, problem: Problem, backend: Backend, n_features: int
+) -> Array:
+    """Return the codes (b, k), float64, of rows that observe some of the features each; zero where none is.
+
+    gram (k, k), products (b, k): over all features, missing values counted as zero; atoms (k, s), observed (b, s).
+    """
+    codes, size = np.zeros(products.shape), max(1, MOST_GRAMS // gram.size)
+    features, counts = np.ascontiguousarray(atoms.T), np.array([np.count_nonzero(row) for row in observed])
+
+    def work(first: int, last: int) -> None:
+        for start in range(first, last, size):
+            rows = np.flatnonzero(counts[start : min(start + size, last)]) + start
+            if len(rows):
+                grams = backend.row_grams(features, observed[rows], gram)
+                codes[rows] = problem.codes(grams, products[rows], counts[rows] / n_features)
+
+    backend.split(work, len(codes))
+    return codes

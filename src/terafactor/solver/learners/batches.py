@@ -1,0 +1,50 @@
+"""One step per batch: Algorithm 1 as it stands."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator
+from typing import ClassVar, Literal
+
+from terafactor._typing import Array
+from terafactor.data import Batch, BatchStream, MatrixSource
+from terafactor.problem import Problem
+from terafactor.solver.backends import Backend
+from terafactor.solver.maintain import Evidence, find_worst_rows
+from terafactor.solver.options import SolverOptions
+from terafactor.solver.state import State
+from terafactor.solver.step import step
+
+
+class BatchLearner:
+    """Learns from any source, any penalty and any ball.
+
+    Parameters
+    ----------
+    problem : Problem
+    options : SolverOptions
+    backend : Backend
+    """
+
+    order: ClassVar[Literal["C", "F"] | None] = None
+
+    def __init__(self, problem: Problem, options: SolverOptions, backend: Backend) -> None:
+        self.problem = problem
+        self.options = options
+        self.backend = backend
+
+    @classmethod
+    def applies(cls, source: MatrixSource, problem: Problem, options: SolverOptions) -> bool:
+        return True
+
+    def read(self, stream: BatchStream, start: int, stop: int) -> Generator[Batch, None, None]:
+        with contextlib.closing(stream.batches(start, stop, ahead=self.options.n_threads > 1)) as batches:
+            yield from batches
+
+    def advance(self, state: State, data: Batch) -> Evidence:
+        codes = self.step(state, data)
+        return Evidence(data.rows, codes, 1, data.n_bytes, find_worst_rows(state, data, codes, self.options))
+
+    def step(self, state: State, batch: Batch) -> Array:
+        """Do one step; return the codes (b, k)."""
+        return step(state, batch, self.problem, self.options.schedule, self.backend)

@@ -1,0 +1,288 @@
+r"""Several steps at once on rows that are mostly zeros, at a cost that hardly depends on the number of features.
+
+With whole rows and the l2 ball, a step needs values of features for nothing but inner products, and all it makes are
+linear combinations: statistics become :math:`B \leftarrow (1 - w) B + \tfrac{w}{b} A' X`, the move of an atom is
+:math:`d_j \leftarrow (b_j - \sum_{i \ne j} c_{ji} d_i) / c_{jj}`, and its projection divides it by a number. So over a
+group of steps that begins with :math:`D_0, B_0` and reads m rows X, atoms and statistics stay in the span of the
+2k + m vectors :math:`Z = [D_0; B_0; X]`, and their coefficients are all that changes:
+
+.. math:: [D_t; B_t] = W_t' Z
+
+The inner products of the rows with atoms and statistics, :math:`R = X D', S = X B'`, hence their codes, and the Gram
+matrix of :math:`[D; B]` are carried along, since everything that changes them is known. For
+:math:`B \leftarrow u B + A' X_b` (A the codes of the batch, scaled by w / b), of a batch b and of the rows after it,
+
+.. math:: D B' \leftarrow u D B' + R_b' A, \quad B B' \leftarrow u^2 B B' + u (S_b' A + A' S_b) + A' (X_b X_b') A,
+          \quad S \leftarrow u S + X X_b' A
+
+and for the sweep :math:`D \leftarrow P D + Q B`, R becomes :math:`R P' + S Q'`, and the Gram matrix is multiplied on
+both sides. Only at the end of the group are D and B computed, by one product over the features and one pass over the
+entries that are stored. What the rows of a batch weigh in them follows backwards: if the last atoms are
+:math:`E D_t + F B_t` in those after step t, then with :math:`G = E Q_t + F` they are :math:`G A_t' X_t` of its rows and
+:math:`E P_t D_{t-1} + u_t G B_{t-1}` of what was before.
+
+A step on p features costs :math:`O(p k (b + k))` multiplications; here p enters only in :math:`O(p k^2)` per *group*.
+Matrices of size k are in float64, coefficients and inner products of rows in the precision of the data. The result is
+that of plain steps, up to rounding.
+
+Where the terms of a move cancel, as for atoms that are hardly ever used in data without noise, little is left of a norm
+that is found from inner products: such a sweep is done on the features, and so are the steps after it, up to the end of
+the group. So are those from where the Gram matrix, carried along, has become one that no atoms can have, since no codes
+would be optimal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from terafactor._threads import TILE, n_tiles
+from terafactor._typing import Array, Indices
+from terafactor.data import BatchStream, MatrixSource, SparseBatches
+from terafactor.kernels.blas import FLOAT64, address
+from terafactor.kernels.solve import is_definite
+from terafactor.kernels.sparse import (
+    absorb_rows,
+    combine,
+    inner_products_of_features,
+    multiply_earlier_rows,
+    multiply_stored,
+    sweep_combinations,
+)
+from terafactor.kernels.statistics import add_rounding
+from terafactor.problem import Problem
+from terafactor.solver.backends import Backend
+from terafactor.solver.coding import code_rows
+from terafactor.solver.maintain import Evidence, find_worst_rows
+from terafactor.solver.options import SolverOptions
+from terafactor.solver.state import State
+from terafactor.solver.step import blend_codes, step
+
+MOST_ROWS = 2048
+"""Rows in a group, at the most: their inner products take 32 MB, and their numbers two bytes."""
+
+PRECISION = 1e-5
+"""Relative error up to which squares of norms may be found from inner products."""
+
+PAIR = 10
+"""Multiplications in matrix products that take as long as one of two entries that share a column."""
+
+FREQUENT = 1 / 8
+"""Share of rows that store a column above which its products are a matrix product, rather than those of pairs."""
+
+
+class SparseLearner:
+    """Some dozens of steps at a time, without touching the features in between.
+
+    Parameters
+    ----------
+    problem : Problem
+    options : SolverOptions
+    backend : Backend
+    """
+
+    order: ClassVar[Literal["C", "F"] | None] = "F"
+
+    def __init__(self, problem: Problem, options: SolverOptions, backend: Backend) -> None:
+        self.problem = problem
+        self.options = options
+        self.backend = backend
+
+    @classmethod
+    def applies(cls, source: MatrixSource, problem: Problem, options: SolverOptions) -> bool:
+        """Whether rows are sparse and whole, and the ball is linear: the l2 ball without signs."""
+        l1_weight, _, _, positive = problem.constraint.lower()
+        whole = options.reduction == 1 and not options.missing
+        return whole and source.is_sparse and options.batch_size <= MOST_ROWS and l1_weight == 0 and not positive
+
+    def read(self, stream: BatchStream, start: int, stop: int) -> Generator[SparseBatches, None, None]:
+        source, options = stream.source, self.options
+        length = group_length(source.shape[1], options.n_components, options.batch_size, source.stored_share)
+        with contextlib.closing(stream.sparse_batches(start, stop, length)) as groups:
+            yield from groups
+
+    def advance(self, state: State, data: SparseBatches) -> Evidence:
+        codes = np.empty((len(data.rows), len(state.dictionary)), state.dictionary.dtype)
+        n_done = 0
+        if np.ptp(state.feature_counts) == 0:  # or else features weigh the same rows differently
+            n_done = self._advance_in_span(state, data, codes)
+        for part in data.parts[n_done:]:
+            codes[part] = step(state, data.batch(part), self.problem, self.options.schedule, self.backend)
+        last = data.parts[-1]
+        worst = find_worst_rows(state, data.batch(last), codes[last], self.options) if self._is_due(state) else None
+        return Evidence(data.rows, codes, len(data.parts), data.n_bytes, worst)
+
+    def _is_due(self, state: State) -> bool:
+        return bool(state.idle_rows.max() >= self.options.reseed_after)
+
+    def _advance_in_span(self, state: State, data: SparseBatches, codes: Array) -> int:
+        """Do the steps up to one whose sweep, or whose codes, need the features; put their codes in ``codes`` (m, k).
+
+        Returns how many there are, at least one.
+        """
+        span, dtype = Span(state, data.values, self.backend), state.dictionary.dtype
+        count, n_done, moved = int(state.feature_counts[0]), 0, True
+        while moved and n_done < len(data.parts):
+            gram = span.gram_of_atoms()
+            if n_done and not is_definite(gram):
+                break
+            part = data.parts[n_done]
+            products = span.with_atoms[part].astype(np.float64)
+            found = code_rows(gram, products, self.problem, self.backend, 1.0).astype(dtype)
+            count += len(found)
+            gain = blend_codes(state, found, len(found), count, self.problem, self.options.schedule)
+            weight = min(1.0, gain * len(found) / count)
+            codes[part] = found
+            moved = span.step(part, 1 - weight, (weight / len(found)) * found, self.problem.constraint.lower()[2], state)
+            n_done += 1
+        state.n_batches += n_done
+        state.feature_counts += part.stop
+        span.write(state)
+        if not moved:
+            self._sweep(state)
+        return n_done
+
+    def _sweep(self, state: State) -> None:
+        """Sweep over the atoms on the features."""
+        backend, ball = self.backend, self.problem.constraint.lower()
+        atoms, data_code = backend.gather(state.dictionary, None), backend.gather(state.data_code, None)
+        backend.sweep(atoms, data_code, state.code_gram, ball, state.sizes, state.multipliers, whole=True)
+        backend.scatter(atoms, None, state.dictionary)
+
+
+def group_length(n_features: int, n_components: int, batch_size: int, stored_share: float) -> int:
+    """Return how many steps make a group: where its end costs as much as what grows with the square of its rows.
+
+    Its end takes ``3 p k^2`` multiplications. With T steps of b rows, inner products of rows with atoms and statistics
+    take ``T^2 b k (b / 2 + k)``, and those with each other ``T^2 b^2 / 2`` times the columns that two rows share.
+    """
+    p, k, b = n_features, n_components, batch_size
+    growth = b * k * (b / 2 + k) + PAIR * b**2 / 2 * p * stored_share**2
+    return max(1, min(round(math.sqrt(3 * p * k**2 / growth)), MOST_ROWS // b))
+
+
+@dataclass(frozen=True)
+class Move:
+    """What a step does: ``B = keep * B + codes' X`` for the rows of a part, then ``D = moves [D; B]``."""
+
+    part: slice
+    keep: float
+    codes: Array
+    """(b, k), float64."""
+
+    moves: Array
+    """(k, 2k), float64."""
+
+
+class Span:
+    """Atoms and statistics as combinations of what a group began with and of its rows: what a step needs of them."""
+
+    gram: Array
+    """Inner products of atoms and statistics (2k, 2k), float64."""
+
+    with_atoms: Array
+    """Inner products of rows with the atoms (m, k), up to date for rows that are to come."""
+
+    def __init__(self, state: State, rows: Any, backend: Backend) -> None:
+        self.backend = backend
+        self.k, self.n_rows = len(state.dictionary), rows.shape[0]
+        self.columns = rows.tocsc()
+        self.starts, self.rows = self.columns.indptr.astype(np.uint64), self.columns.indices.astype(np.uint16)
+        self.gram = self._gram(state.dictionary.T, state.data_code.T)
+        self.with_atoms, self._with_statistics, self._with_earlier = self._inner(state.dictionary.T, state.data_code.T)
+        self._moves: list[Move] = []
+
+    def gram_of_atoms(self) -> Array:
+        """Return the inner products of the atoms (k, k), made definite."""
+        gram = self.gram[: self.k, : self.k].copy()
+        add_rounding(gram, float(np.finfo(self.with_atoms.dtype).eps))
+        return gram
+
+    def _gram(self, dictionary: Array, data_code: Array) -> Array:
+        """Return the inner products of atoms and statistics (2k, 2k), tiles added in float64."""
+        k, dtype, n_parts = self.k, dictionary.dtype, n_tiles(len(dictionary))
+        gemm, syrk = address("gemm", dtype), address("syrk", dtype)
+        grams = np.zeros((n_parts, 2 * k, 2 * k), dtype)
+
+        def fill(first: int, last: int) -> None:
+            inner_products_of_features(gemm, syrk, dictionary, data_code, first, last, grams)
+
+        self.backend.split(fill, n_parts)
+        upper = np.triu(grams.sum(axis=0, dtype=np.float64))
+        return upper + np.triu(upper, 1).T
+
+    def _inner(self, dictionary: Array, data_code: Array) -> tuple[Array, Array, Array]:
+        """Return ``X D'``, ``X B'`` (m, k) and ``X X'`` (m, m), of which half the diagonal and nothing above it."""
+        with_atoms, with_statistics = np.zeros((2, self.n_rows, self.k), dictionary.dtype)
+        longest = int(FREQUENT * self.n_rows)
+        frequent = np.flatnonzero(np.diff(self.columns.indptr) > longest)
+        with_earlier = self._inner_in_columns(frequent)
+        stored = self.starts, self.rows, self.columns.data
+
+        def fill(first: int, last: int) -> None:
+            multiply_stored(*stored, dictionary, first, last, with_atoms)
+            multiply_stored(*stored, data_code, first, last, with_statistics)
+            multiply_earlier_rows(*stored, longest, first, last, with_earlier)
+
+        self.backend.split(fill, self.n_rows)
+        return with_atoms, with_statistics, with_earlier
+
+    def _inner_in_columns(self, chosen: Indices) -> Array:
+        """Return the part of ``X X'`` that some columns make, as :meth:`_inner` has it."""
+        inner = np.zeros((self.n_rows, self.n_rows), self.columns.dtype)
+        if not len(chosen):
+            return inner
+        for start in range(0, len(chosen), TILE):
+            part = self.columns[:, chosen[start : start + TILE]].toarray()
+            inner += part @ part.T
+        inner.flat[:: self.n_rows + 1] /= 2
+        return np.tril(inner)
+
+    def step(self, part: slice, keep: float, codes: Array, limit: float, state: State) -> bool:
+        """``B = keep * B + codes' X`` for the rows ``part``, codes (b, k); then move every atom once, and project it.
+
+        Of ``state``, ``code_gram`` is used, and ``sizes`` changes. Returns whether atoms were moved: they are not where
+        their norms would be lost in rounding, and then this is the last step.
+        """
+        dtype, k = self.with_atoms.dtype, self.k
+        move = Move(part, keep, codes.astype(np.float64), np.empty((k, 2 * k)))
+        gemm = address("gemm", FLOAT64)
+        rows = (inner[part].astype(np.float64) for inner in (self.with_atoms, self._with_statistics))
+        absorb_rows(gemm, keep, move.codes, *rows, self._with_earlier[part, part].astype(np.float64), self.gram)
+        least = float(np.finfo(dtype).eps) / PRECISION
+        moved = bool(sweep_combinations(gemm, self.gram, state.code_gram, limit, least, move.moves, state.sizes))
+        if not moved:
+            move.moves[:] = np.eye(k, 2 * k)
+        elif part.stop < self.n_rows:
+            later, moves = slice(part.stop, None), move.moves.astype(dtype)
+            self._with_statistics[later] *= dtype.type(keep)
+            self._with_statistics[later] += self._with_earlier[later, part] @ codes
+            self.with_atoms[later] = self.with_atoms[later] @ moves[:, :k].T + self._with_statistics[later] @ moves[:, k:].T
+        self._moves.append(move)
+        return moved
+
+    def write(self, state: State) -> None:
+        """Compute atoms and statistics."""
+        k, dtype = self.k, state.dictionary.dtype
+        from_atoms, from_statistics, of_rows, keep = np.eye(k), np.zeros((k, k)), np.zeros((self.n_rows, 2 * k)), 1.0
+        for move in reversed(self._moves):
+            before = from_atoms @ move.moves
+            from_statistics += before[:, k:]
+            of_rows[move.part, :k] = move.codes @ from_statistics.T
+            of_rows[move.part, k:] = keep * move.codes
+            from_atoms, from_statistics, keep = before[:, :k], move.keep * from_statistics, keep * move.keep
+        gemm, weights = address("gemm", dtype), of_rows.astype(dtype)
+        of_atoms, of_statistics = (np.ascontiguousarray(part.T, dtype) for part in (from_atoms, from_statistics))
+
+        def part(first: int, last: int) -> None:
+            combine(
+                gemm, self.starts, self.rows, self.columns.data, of_atoms, of_statistics, weights, dtype.type(keep),
+                first, last, state.dictionary.T, state.data_code.T,
+            )  # fmt: skip
+
+        self.backend.split(part, n_tiles(state.dictionary.shape[1]))

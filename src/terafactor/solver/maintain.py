@@ -1,0 +1,108 @@
+"""What happens between steps, never inside one: unused atoms, drift of sizes, numbers that overflow."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from terafactor._typing import Array, Indices
+from terafactor.data import Batch
+from terafactor.errors import DataError
+from terafactor.problem import Problem
+from terafactor.solver.options import SolverOptions
+from terafactor.solver.state import State
+
+CYCLES_OF_SIZES = 10
+"""Cycles of masks after which the sizes of atoms, kept by adding and subtracting, are computed from scratch."""
+
+
+@dataclass(frozen=True)
+class WorstRows:
+    """Rows of a batch, those that are reconstructed worst first."""
+
+    values: Array
+    """(b, s), zero where missing."""
+
+    columns: Indices | None
+    """Their features (s,); None: all."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the steps of one ``advance`` say about the state, beyond the state itself."""
+
+    rows: Indices
+    """Numbers of the rows learned from (m,)."""
+
+    codes: Array
+    """Their codes (m, k)."""
+
+    n_batches: int
+    """Batches learned from."""
+
+    n_bytes: int
+    """Bytes read for them."""
+
+    worst_rows: WorstRows | None
+    """Of the last batch, if an atom is unused."""
+
+
+def find_worst_rows(state: State, batch: Batch, codes: Array, options: SolverOptions) -> WorstRows | None:
+    """Return the rows of a batch from which unused atoms can start again; None if no atom is unused.
+
+    A batch without any nonzero code says that the penalty is strong, not that atoms are of no use.
+    """
+    if state.idle_rows.max() < options.reseed_after or not codes.any():
+        return None
+    atoms = state.dictionary if batch.columns is None else state.dictionary[:, batch.columns]
+    residual = batch.values - codes @ atoms
+    if batch.observed is not None:
+        residual *= batch.observed
+    worst_first = np.argsort(-np.einsum("ij,ij->i", residual, residual), kind="stable")
+    if batch.whole is not None:
+        return WorstRows(batch.whole[worst_first], None)
+    return WorstRows(batch.values[worst_first], batch.columns)
+
+
+def maintain(state: State, evidence: Evidence, problem: Problem, options: SolverOptions) -> None:
+    """Leave a state fit for the next steps: re-initialize unused atoms, and correct or refuse what rounding did."""
+    if evidence.worst_rows is not None:
+        reseed_unused(state, evidence.worst_rows, problem, options.reseed_after)
+    cycle_length = math.ceil(options.reduction)
+    if cycle_length > 1 and state.n_batches % (CYCLES_OF_SIZES * cycle_length) == 0:
+        state.sizes = problem.constraint.psi(state.dictionary)
+    check_atoms(state)
+
+
+def reseed_unused(state: State, worst: WorstRows, problem: Problem, reseed_after: int) -> None:
+    """Re-initialize unused atoms with rows that are reconstructed badly.
+
+    An atom seen through a mask starts with the mask's share of the ball, so that the masks after it find room; the
+    statistics of the atom start from zero, or the next sweep would undo the change.
+    """
+    chosen = slice(None) if worst.columns is None else worst.columns
+    share = worst.values.shape[1] / state.dictionary.shape[1]
+    for atom, row in zip(np.flatnonzero(state.idle_rows >= reseed_after), worst.values, strict=False):
+        state.idle_rows[atom] = 0
+        seed = problem.constraint.fill(row[np.newaxis], share)
+        if not seed.any():  # a row of zeros, or one without positive entries
+            continue
+        state.dictionary[atom] = 0
+        state.dictionary[atom, chosen] = seed[0]
+        state.data_code[atom] = 0
+        state.code_gram[atom, :] = 0
+        state.code_gram[:, atom] = 0
+        state.sizes[atom] = problem.constraint.psi(seed)[0]
+        state.multipliers[atom] = 0
+        state.n_reseeded += 1
+
+
+def check_atoms(state: State) -> None:
+    """Refuse to go on with atoms that are not finite any more, as their sizes show, or the codes on them."""
+    if not math.isfinite(state.sizes.sum() + state.code_gram.trace()):
+        raise DataError(
+            f"codes are so small against X that atoms overflow {state.dictionary.dtype}: alpha is too large for X, or "
+            "X too small; lower alpha, rescale X, or pass float64"
+        )

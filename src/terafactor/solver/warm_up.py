@@ -1,0 +1,62 @@
+"""Compiling, or loading from the cache, the kernels that a fit will use: before its clock starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from terafactor.data import ArraySource, MatrixSource, SparseSource
+from terafactor.kernels.jit import announcing_compilation
+from terafactor.problem import Problem
+from terafactor.solver.options import SolverOptions
+
+_ready: set[Hashable] = set()
+
+
+def warm_up_once(key: Hashable, purpose: str, work: Callable[[], Any]) -> None:
+    """Do ``work``, which runs kernels on a toy, unless this process did it for the same key.
+
+    Compilation is announced with its purpose when it begins, and with the time that it took when it ends.
+    """
+    if key not in _ready:
+        _ready.add(key)  # first: the work may come here again
+        with announcing_compilation(purpose):
+            work()
+
+
+def warm_up(source: MatrixSource, problem: Problem, options: SolverOptions) -> None:
+    """Fit a toy of the same kind as a source, with the same penalty, so that all kernels are there."""
+    from terafactor.solver.encode import objective
+    from terafactor.solver.fit import fit
+
+    sparse, masked = source.is_sparse and not options.missing, options.reduction > 1
+    toy_options = replace(
+        options, n_components=2, batch_size=3, n_epochs=1, n_threads=1, reduction=2 if masked else 1, tol=0.0,
+        max_time=None,
+    )  # fmt: skip
+    key = (source.dtype, sparse, problem, replace(toy_options, seed=0, schedule=None))  # type: ignore[arg-type]
+
+    def work() -> None:
+        toy, small = toy_source(source.dtype, sparse, options.missing), replace(problem, alpha=0.1)
+        objective(toy, fit(toy, small, toy_options).dictionary, small, missing=options.missing)
+
+    kinds = {"missing values": options.missing, "sparse rows": sparse, "masks": masked}
+    described = " and ".join(kind for kind, present in kinds.items() if present)
+    warm_up_once(key, f"{source.dtype.name} data" + (f" with {described}" if described else ""), work)
+
+
+def toy_source(dtype: np.dtype[Any], sparse: bool, missing: bool) -> MatrixSource:
+    """Return a matrix of 6 x 8 numbers of one kind."""
+    values = np.random.default_rng(0).standard_normal((6, 8)).astype(dtype)
+    if sparse:
+        from scipy.sparse import csr_array
+
+        wide = np.zeros((6, 200), dtype)
+        wide[:, :8] = values
+        return SparseSource(csr_array(wide))
+    if missing:
+        values[0, 0] = np.nan
+    return ArraySource(values, allow_nan=missing)

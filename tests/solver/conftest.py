@@ -1,0 +1,27 @@
+"""Every test of the solver runs on both backends: plain NumPy is the oracle of the threaded one."""
+
+import pytest
+
+from terafactor.solver.backends import make_backend, use_backend
+from terafactor.solver.learners.batches import BatchLearner
+from terafactor.solver.learners.exact import ExactLearner
+
+
+@pytest.fixture(params=["threaded", "numpy"], autouse=True)
+def backend(request):
+    with use_backend(request.param):
+        yield request.param
+
+
+@pytest.fixture
+def advance(backend):
+    """Return a function that learns from batches, one step each."""
+
+    def learn(state, batches, problem, options):
+        with make_backend() as used:
+            learner = (ExactLearner if options.exact else BatchLearner)(problem, options, used)
+            state.set_order(learner.order or ("F" if options.masked else "C"))
+            for batch in batches:
+                learner.advance(state, batch)
+
+    return learn
