@@ -177,7 +177,8 @@ def ridge_codes(grams, products, l2, codes):
             system[j, j] += l2[row]
             trace += system[j, j]
         code[:] = products[row]
-        if trace == 0.0:  # no atom has an entry there, and neither have products
+        if trace == 0.0:  # no atom has an entry there
+            code[:] = 0.0
             continue
         cholesky(system, k)
         solve_triangles(system, code, k)

@@ -51,27 +51,28 @@ def row_grams(syrk, features, observed, gram, precision, start, stop, grams):
     """
     n_features, k = features.shape
     panel, part = np.empty((PANEL, k), features.dtype), np.empty((k, k), features.dtype)
+    chosen = np.empty(n_features + 1, np.int64)
     for row in range(start, stop):
         seen, out = observed[row], grams[row - start]
         n_observed = 0
         for i in range(n_features):
             n_observed += seen[i]
         subtract = 2 * n_observed >= n_features
+        n_chosen = 0
+        for i in range(n_features):  # without a branch, which would be guessed wrong every other time
+            chosen[n_chosen] = i
+            n_chosen += seen[i] != subtract
         out[:] = gram if subtract else np.zeros((k, k))
-        n_chosen, i = 0, 0
-        while i < n_features:
-            if seen[i] != subtract:
-                source, target = features[i], panel[n_chosen]
+        for first in range(0, n_chosen, PANEL):
+            last = min(first + PANEL, n_chosen)
+            for place in range(first, last):
+                source, target = features[chosen[place]], panel[place - first]
                 for j in range(k):
                     target[j] = source[j]
-                n_chosen += 1
-            i += 1
-            if n_chosen == PANEL or (i == n_features and n_chosen):
-                add_upper_square(syrk, panel[:n_chosen], 0.0, part)
-                for a in range(k):
-                    for b in range(a, k):
-                        out[a, b] += -part[a, b] if subtract else part[a, b]
-                n_chosen = 0
+            add_upper_square(syrk, panel[: last - first], 0.0, part)
+            for a in range(k):
+                for b in range(a, k):
+                    out[a, b] += -part[a, b] if subtract else part[a, b]
         for a in range(k):
             for b in range(a):
                 out[a, b] = out[b, a]

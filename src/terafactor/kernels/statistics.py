@@ -75,13 +75,18 @@ def add_parts(parts):
 def blend_tiles(gemm, codes, values, keep, take, first, last, data_code):
     """``data_code = keep * data_code + take * (codes.T @ values)`` on some tiles.
 
-    gemm: address of BLAS; codes (b, k), values (b, s); keep, take (s,); data_code (k, s) in/out. The product is added
-    where it belongs by one call per tile, so ``take`` goes into the values and ``keep`` into what is there.
+    gemm: address of BLAS; codes (b, k), values (b, s); keep, take (s,), or (1,) each if they are the same for all
+    features; data_code (k, s) in/out. The product is added where it belongs by one call per tile: ``take`` goes into
+    the codes if it can, else into the values, and ``keep`` into what is there.
     """
-    n_features = values.shape[1]
+    n_features, uniform = values.shape[1], len(keep) == 1
+    weighted = codes * take[0] if uniform else codes
     scaled = np.empty((len(values), min(TILE, n_features)), values.dtype)
     for tile in range(first, last):
         start, stop = tile * TILE, min((tile + 1) * TILE, n_features)
+        if uniform:
+            add_product(gemm, weighted.T, values[:, start:stop], keep[0], data_code[:, start:stop])
+            continue
         old, new = keep[start:stop], take[start:stop]
         for i in range(len(values)):
             source, target = values[i, start:stop], scaled[i]
@@ -91,4 +96,4 @@ def blend_tiles(gemm, codes, values, keep, take, first, last, data_code):
             entries = data_code[j, start:stop]
             for f in range(len(entries)):
                 entries[f] *= old[f]
-        add_product(gemm, codes.T, scaled[:, : stop - start], 1.0, data_code[:, start:stop])
+        add_product(gemm, weighted.T, scaled[:, : stop - start], 1.0, data_code[:, start:stop])

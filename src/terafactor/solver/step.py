@@ -71,15 +71,18 @@ def blend_data(state: State, batch: Batch, codes: Array, gain: float, backend: B
     return data_code
 
 
-def feature_weights(state: State, columns: Indices | None, rows: Indices, gain: float) -> tuple[Array, Array]:
-    """Count the ``rows`` (s,) in which each feature was seen; return what multiplies its past and its sum, (s,) each.
+def feature_weights(state: State, columns: Indices | None, rows: Indices | int, gain: float) -> tuple[Array, Array]:
+    """Count the ``rows`` in which each feature was seen; return what multiplies its past and its sum.
 
-    With ``w = min(1, gain * rows / counts)``, these rows included, a feature becomes ``(1 - w) * past + w * sum / rows``:
-    with gain 1 the mean over all rows seen, as in the paper.
+    Both are (s,), or (1,) where features do not differ. With ``w = min(1, gain * rows / counts)``, these rows
+    included, a feature becomes ``(1 - w) * past + w * sum / rows``: with gain 1 the mean over all rows seen, as in the
+    paper.
     """
     chosen = slice(None) if columns is None else columns
     counts = state.feature_counts[chosen] + rows
     state.feature_counts[chosen] = counts
+    if isinstance(rows, int) and (counts == counts[0]).all():
+        counts = counts[:1]
     weights = np.minimum(1.0, gain * rows / np.maximum(counts, 1))
     dtype = state.data_code.dtype
     return (1 - weights).astype(dtype), (weights / np.maximum(rows, 1)).astype(dtype)

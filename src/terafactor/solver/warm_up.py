@@ -10,7 +10,7 @@ import numpy as np
 
 from terafactor.data import ArraySource, MatrixSource, SparseSource
 from terafactor.kernels.jit import announcing_compilation
-from terafactor.problem import Problem
+from terafactor.problem import PowerDecay, Problem
 from terafactor.solver.options import SolverOptions
 
 _ready: set[Hashable] = set()
@@ -37,11 +37,12 @@ def warm_up(source: MatrixSource, problem: Problem, options: SolverOptions) -> N
         options, n_components=2, batch_size=3, n_epochs=1, n_threads=1, reduction=2 if masked else 1, tol=0.0,
         max_time=None,
     )  # fmt: skip
-    key = (source.dtype, sparse, problem, replace(toy_options, seed=0, schedule=None))  # type: ignore[arg-type]
+    toy_problem = replace(problem, alpha=0.1)
+    key = (source.dtype, sparse, toy_problem, replace(toy_options, seed=0, schedule=PowerDecay()))
 
     def work() -> None:
-        toy, small = toy_source(source.dtype, sparse, options.missing), replace(problem, alpha=0.1)
-        objective(toy, fit(toy, small, toy_options).dictionary, small, missing=options.missing)
+        toy = toy_source(source.dtype, sparse, options.missing)
+        objective(toy, fit(toy, toy_problem, toy_options).dictionary, toy_problem, missing=options.missing)
 
     kinds = {"missing values": options.missing, "sparse rows": sparse, "masks": masked}
     described = " and ".join(kind for kind, present in kinds.items() if present)

@@ -44,7 +44,7 @@ class Backend(Protocol):
     def blend(self, data_code: Array, codes: Array, values: Array, keep: Array, take: Array) -> None:
         """``data_code = keep * data_code + take * (codes.T @ values)``, in place.
 
-        data_code (k, s) in order C, codes (b, k), values (b, s), keep and take (s,), all of one type.
+        data_code (k, s) in order C, codes (b, k), values (b, s), keep and take (s,) or (1,), all of one type.
         """
 
     def sweep(
