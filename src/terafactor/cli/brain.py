@@ -181,8 +181,8 @@ def write_pages(run: Path, labels: Path | None = None, names: Path | None = None
         estimator.label(str(labels), None if lines is None else ["background", *lines])
     if viewers:
         estimator.write_viewers(run)
-    config = directory.config()
-    estimator.present(directory.path, config, config["data"].get("source"), read_metrics(directory.metrics_file))
+    config, history = directory.config(), read_metrics(directory.metrics_file)
+    estimator._task().present(directory.path, config, config["data"].get("source"), history)
     return directory.report_file
 
 

@@ -139,15 +139,11 @@ def resume(
 
 def stored_estimator(run: Path) -> tuple[Any, Any]:
     """Return the estimator that the configuration of a run describes, and the name of its data."""
-    from terafactor.estimators.model_file import estimator_class
     from terafactor.runs import RunDirectory
-    from terafactor.runs.parameters import from_plain
+    from terafactor.training.model_file import unfitted
 
     config = RunDirectory(run).config()
-    estimator, parameters = estimator_class(config.get("kind")), from_plain(config["parameters"])
-    if hasattr(estimator, "parameters_in_file"):
-        parameters = estimator.parameters_in_file(parameters)
-    return estimator(**parameters), config["data"].get("source")
+    return unfitted(config.get("kind"), config["parameters"]), config["data"].get("source")
 
 
 def train_and_tell(estimator: Any, data: Any, run: Path, as_json: bool, **how: Any) -> None:

@@ -140,7 +140,7 @@ def evaluate(
     estimator = load_kind(model, "MatrixCompletion", threads)
     given = {"duplicates": duplicates, "columns": parse_columns(column)}
     estimator.set_params(**{name: value for name, value in given.items() if value is not None})
-    facts = measure(estimator, estimator.open_data(ratings), n, relevant)
+    facts = measure(estimator, estimator._open_rated(ratings), n, relevant)
     if as_json:
         typer.echo(json.dumps(facts))
         return
