@@ -19,10 +19,11 @@ from terafactor.data import MatrixSource
 from terafactor.data.masks import masks_of
 from terafactor.data.output import open_matrix
 from terafactor.dictionary.auto_reduction import ReductionTrial
+from terafactor.dictionary.more_rows import MoreRows
 from terafactor.dictionary.output import hand_back_files
 from terafactor.dictionary.parameters import options_of, problem_of
 from terafactor.dictionary.rows import DTYPES, rows_of
-from terafactor.dictionary.task import DictionaryTask, MoreRows
+from terafactor.dictionary.task import DictionaryTask
 from terafactor.errors import DataError
 from terafactor.problem import ElasticNet, NormBall
 from terafactor.report import Reporting
