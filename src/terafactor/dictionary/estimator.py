@@ -6,7 +6,7 @@ import contextlib
 import copy
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -30,13 +30,11 @@ from terafactor.report import Reporting
 from terafactor.solver import SurrogateState
 from terafactor.solver.callbacks import Callback, Evaluation
 from terafactor.solver.plan import Plan
+from terafactor.solver.progress import RowsProgress
 from terafactor.solver.settling import SETTLED, progress_in_words
 from terafactor.training.journal import FitJournal, Journal
 from terafactor.training.model_file import ModelFileMixin
 from terafactor.training.trainer import Trainer
-
-if TYPE_CHECKING:
-    from terafactor.solver.progress import RowsProgress
 
 
 @hand_back_files
@@ -251,7 +249,7 @@ class MaskedDictionaryLearning(
         with contextlib.ExitStack() as stack:
             options: dict[str, Any] = {"missing": self.missing is not None}
             if self.verbose:
-                options["progress"] = stack.enter_context(_rows_progress("encoding", source))
+                options["progress"] = stack.enter_context(RowsProgress("encoding", source.shape[0]))
             if out is None:
                 return solver.encode(*parts, **options)
             solver.encode_to(out, *parts, **options)
@@ -323,9 +321,3 @@ class MaskedDictionaryLearning(
 
     def _rows_to_show(self, X: Any) -> MatrixSource:
         return rows_of(self, X, reset=False)
-
-
-def _rows_progress(what: str, source: MatrixSource) -> RowsProgress:
-    from terafactor.solver.progress import RowsProgress
-
-    return RowsProgress(what, source.shape[0])

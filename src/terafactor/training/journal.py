@@ -7,16 +7,14 @@ import warnings
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console
 
 from terafactor.solver.callbacks import Callback, Recorder
+from terafactor.solver.progress import ProgressBar
 from terafactor.training.signals import StopSignals
 from terafactor.training.task import Start, Task
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from terafactor.solver.progress import ProgressBar
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ class Journal:
         if not task.estimator.verbose or self.console is not None:
             yield []
             return
-        with contextlib.closing(progress_bar()) as bar:
+        with contextlib.closing(ProgressBar()) as bar:
             yield [bar]
 
     def end(self, task: Task, signals: StopSignals, advice: Sequence[Any]) -> None:
@@ -96,10 +94,3 @@ class FitJournal(Journal):
         signals.raise_if_received()
         for warning in advice:
             warnings.warn(warning.text, warning.category, stacklevel=4)  # at the line that calls ``fit``
-
-
-def progress_bar() -> ProgressBar:
-    """Return a progress bar; Rich is loaded only for it."""
-    from terafactor.solver.progress import ProgressBar
-
-    return ProgressBar()
