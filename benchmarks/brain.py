@@ -25,6 +25,7 @@ from terafactor.brain.preparation import masked_images, packed_images
 from terafactor.datasets import BrainStudy, make_brain_study, matched_correlation
 from terafactor.problem import ElasticNet, NormBall, Problem
 from terafactor.solver import objective
+from terafactor.training import Start
 
 REAL = Path.home() / ".cache" / "terafactor-data" / "fmri"
 ALPHA, K = 2e-4, 20
@@ -83,9 +84,12 @@ def ours(reduction: float, seed: int = 0, n_epochs: float | None = None, number:
     if n_epochs is not None:
         atlas.set_params(n_epochs=n_epochs)
     images, confounds = runs(number)
-    data = atlas.open_data({"images": images, "confounds": confounds})
+    task = atlas._task()
+    data = task.open_data({"images": images, "confounds": confounds})
     started = time.process_time()
-    atlas.learn(data, seed=seed)
+    task.prepare(data, Start(seed))
+    task.learn(data, ())
+    task.review(data)
     return atlas.components_, time.process_time() - started
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from terafactor.solver.callbacks import Recorder, Snapshot
 from terafactor.solver.loop import Learner
+from terafactor.training import Start
 
 
 class CpuRecorder(Recorder):
@@ -44,5 +45,7 @@ class CpuRecorder(Recorder):
 def recorded(estimator: Any, data: Any, recorder: CpuRecorder) -> CpuRecorder:
     """Fit an estimator with a recorder."""
     recorder._mark = time.process_time()
-    estimator.learn(data, seed=0, callbacks=[recorder])
+    task = estimator._task()
+    task.prepare(data, Start(seed=0))
+    task.learn(data, [recorder, *estimator.callbacks])
     return recorder

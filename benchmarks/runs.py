@@ -46,9 +46,10 @@ def checkpoint_cost(quick: bool) -> Iterator[Result]:
     """p = 200 000, k = 70: the time to write and verify one, against the minute between two."""
     X = np.random.default_rng(0).standard_normal((200, N_FEATURES), np.float32)
     model = estimator(3.0, Clock()).fit(X)
-    position, times = model.to_artifact().position, []
+    task, times = model._task(), list[float]()
+    position = task.artifact().position
     with tempfile.TemporaryDirectory() as folder:
-        writer = Checkpointer(Path(folder), CheckpointPolicy(), model.to_artifact, lambda snapshot: None)
+        writer = Checkpointer(Path(folder), CheckpointPolicy(), task.artifact, lambda snapshot: None)
         for number in range(6 if quick else 12):
             os.sync()  # what was written a minute ago is on the disk
             time.sleep(1)

@@ -14,7 +14,7 @@ from benchmarks.paper.sizes import Size
 from benchmarks.recording import CpuRecorder, recorded
 from terafactor import MaskedDictionaryLearning, MatrixSource, open_source
 from terafactor.datasets import make_brain_like
-from terafactor.estimators.holdout import hold_out_rows
+from terafactor.training.holdout import hold_out_rows
 
 CACHE = Path.home() / ".cache" / "terafactor-data"
 REAL = ("sub-RAPIDTIDETEST.nii.gz", "sub-RAPIDTIDETEST_brainmask.nii.gz")
@@ -82,8 +82,9 @@ def curve(study: Study, reduction: float, alpha: float, **changes: Any) -> dict[
     estimator = MaskedDictionaryLearning(
         **(dict(setting(study, alpha), reduction=reduction, n_epochs=study.n_epochs) | changes)
     )
-    recorder = CpuRecorder(estimator.held_out_objective(estimator.open_data(study.test)))
-    history = recorded(estimator, estimator.open_data(study.train), recorder).history
+    task = estimator._task()
+    recorder = CpuRecorder(task.objective(task.open_data(study.test)))
+    history = recorded(estimator, task.open_data(study.train), recorder).history
     return {
         "seconds": recorder.cpu_seconds,
         "epochs": [line.n_samples / study.train.shape[0] for line in history],

@@ -141,7 +141,7 @@ def with_today_method(train: RatingTable, test: RatingTable, size: Size, **chang
         size.rating_components, clip=False, random_state=0, n_threads=1,
         **({"n_epochs": size.rating_epochs} | changes),
     )  # fmt: skip
-    recorder = CpuRecorder(estimator.held_out_objective(HeldOut(train, test)))
+    recorder = CpuRecorder(estimator._task().objective(HeldOut(train, test)))
     found = _recorded(estimator, train, recorder)
     started = time.process_time()
     estimator.transform(train)

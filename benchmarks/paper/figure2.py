@@ -51,7 +51,7 @@ class Atlas:
 
 def _fit(study: Study, rows: Any, most: float = float("inf"), **changes: Any) -> Atlas:
     estimator = MaskedDictionaryLearning(**(setting(study, ALPHAS["low"]) | {"n_epochs": study.n_epochs} | changes))
-    recorder = recorded(estimator, estimator.open_data(rows), CpuRecorder(most=most))
+    recorder = recorded(estimator, estimator._task().open_data(rows), CpuRecorder(most=most))
     n_samples = recorder.history[-1].n_samples
     return Atlas(estimator.components_, recorder.cpu_seconds[-1], n_samples, estimator.objective(study.test))
 

@@ -16,7 +16,7 @@ from terafactor.data import ArraySource, BatchStream
 from terafactor.data.masks import Masks
 from terafactor.datasets import make_brain_like
 from terafactor.problem import ElasticNet, NormBall, Problem
-from terafactor.solver import SolverOptions, SurrogateState, objective, step
+from terafactor.solver import SolverOptions, State, objective, step
 
 REDUCTION, N_STEPS, N_COMPONENTS = 12, 360, 10
 BLUE, ORANGE = "#0072B2", "#D55E00"  # of the palette of Okabe and Ito
@@ -30,7 +30,7 @@ def learn(X: np.ndarray, held_out: np.ndarray, problem: Problem, projection: str
     )
     masks = Masks(X.shape[1], REDUCTION, options.seed)
     stream = BatchStream(ArraySource(X), options.batch_size, masks, options.seed, whole_rows=True)
-    state = SurrogateState.start(problem.constraint.fill(X[:N_COMPONENTS]), problem, masked=False)
+    state = State.start(problem.constraint.fill(X[:N_COMPONENTS]), problem, masked=False)
     changes, objectives = [], []
     with Executor() as executor:
 

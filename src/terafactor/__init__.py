@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from terafactor.data import ArraySource, MatrixSource, PatchSource, open_source, pack
-    from terafactor.estimators import MaskedDictionaryLearning, load_model, report_runs
+    from terafactor.dictionary import MaskedDictionaryLearning
     from terafactor.problem import ElasticNet, NormBall
     from terafactor.ratings import MatrixCompletion, MatrixCompletionCV, RatingTable
-    from terafactor.runs import CheckpointPolicy, train
+    from terafactor.runs import CheckpointPolicy
     from terafactor.solver import Evaluation, Snapshot
+    from terafactor.training import load_model, report_runs, train
 
 __version__ = "0.1.0"
 
@@ -24,7 +25,7 @@ _HOMES = {
     "CheckpointPolicy": "terafactor.runs",
     "ElasticNet": "terafactor.problem",
     "Evaluation": "terafactor.solver",
-    "MaskedDictionaryLearning": "terafactor.estimators",
+    "MaskedDictionaryLearning": "terafactor.dictionary",
     "MatrixCompletion": "terafactor.ratings",
     "MatrixCompletionCV": "terafactor.ratings",
     "MatrixSource": "terafactor.data",
@@ -32,11 +33,11 @@ _HOMES = {
     "PatchSource": "terafactor.data",
     "RatingTable": "terafactor.ratings",
     "Snapshot": "terafactor.solver",
-    "load_model": "terafactor.estimators",
+    "load_model": "terafactor.training",
     "open_source": "terafactor.data",
     "pack": "terafactor.data",
-    "report_runs": "terafactor.estimators",
-    "train": "terafactor.runs",
+    "report_runs": "terafactor.training",
+    "train": "terafactor.training",
 }
 
 __all__ = [
@@ -61,7 +62,7 @@ __all__ = [
 
 KINDS = {
     "BrainDictionaryLearning": "terafactor.brain:BrainDictionaryLearning",
-    "MaskedDictionaryLearning": "terafactor.estimators:MaskedDictionaryLearning",
+    "MaskedDictionaryLearning": "terafactor.dictionary:MaskedDictionaryLearning",
     "MatrixCompletion": "terafactor.ratings:MatrixCompletion",
 }
 """What a model file may hold, and the class that it then is: the only classes that load_model makes."""

@@ -21,6 +21,7 @@ from terafactor.brain import BrainDictionaryLearning
 from terafactor.datasets import matched_correlation
 from terafactor.errors import DataError, DataTypeError, ParameterError
 from terafactor.solver.position import Position
+from terafactor.training.model_file import restored
 
 OPTIONS = {"alpha": 1e-3, "reduction": 3, "batch_size": 20, "n_epochs": 10, "random_state": 0, "smoothing_fwhm": None}
 
@@ -164,15 +165,15 @@ class TestParameters:
 
     @pytest.mark.parametrize("option", ["memory", "mask_args", "clean_args", "reports", "made_up"])
     def test_options_in_a_file_are_plain_ones_of_a_list(self, study, option):
-        artifact = learned(study, n_epochs=1).to_artifact()
+        artifact = learned(study, n_epochs=1)._task().artifact()
         numbers = dict(artifact.position.numbers)
         numbers["brain.options"] = {**numbers["brain.options"], option: {"location": ["/tmp", object()]}}
         hostile = dataclasses.replace(artifact, position=Position(numbers, artifact.position.arrays))
         if option in ("clean_args", "made_up"):
             with pytest.raises(DataError, match=f"options for maskers that no model file of ours has: {option}"):
-                BrainDictionaryLearning.from_artifact(hostile)
+                restored(hostile)
         else:
-            assert BrainDictionaryLearning.from_artifact(hostile).masker_.get_params()[option] in (None, True)
+            assert restored(hostile).masker_.get_params()[option] in (None, True)
 
     def test_an_unknown_parameter_is_refused_when_fitted(self, study):
         with pytest.raises(ParameterError, match="redduction is neither"):

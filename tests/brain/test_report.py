@@ -142,9 +142,9 @@ def test_images_without_slices_have_a_report_too(tmp_path):
 
 
 def test_a_run_that_is_packed_in_parts_is_shown_whole(atlas, study):
-    stored = atlas.open_data({"images": study.images, "confounds": "auto"})
+    stored = atlas._task().open_data({"images": study.images, "confounds": "auto"})
     assert len(stored.records[0]) < 50
-    _, held_out, _ = atlas.hold_out(stored, 20, 0)
+    _, held_out, _ = atlas._task().hold_out(stored, 20, 0)
     for rows in (stored, held_out):
         shown = next(panel for panel in atlas._story(rows).panels if panel.name == "reconstruction")
         assert len(shown.series) == 50

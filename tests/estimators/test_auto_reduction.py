@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 
 import numpy as np
@@ -11,8 +12,7 @@ from terafactor import CheckpointPolicy, MaskedDictionaryLearning, load_model, o
 from terafactor.data import ArraySource
 from terafactor.data.masks import largest_reduction
 from terafactor.datasets import make_planted
-from terafactor.errors import ParameterError, RunInterruptedError
-from terafactor.estimators.auto_reduction import (
+from terafactor.dictionary.auto_reduction import (
     ReductionTrial,
     candidates,
     choose_reduction,
@@ -20,8 +20,8 @@ from terafactor.estimators.auto_reduction import (
     largest_as_good,
     rows_to_compare_on,
 )
+from terafactor.errors import ParameterError, RunInterruptedError
 from terafactor.problem import Problem
-from terafactor.runs.signals import StopSignals
 from terafactor.solver import SolverOptions
 
 SETTING = {"alpha": 1e-3, "penalty": "l2", "constraint": "l1", "batch_size": 20, "n_epochs": 5,
@@ -149,13 +149,50 @@ def test_killed_run_resumes_to_the_same_bits(planted, tmp_path):
     assert manifests[0] == manifests[1]
 
 
-def test_stop_during_trials_learns_nothing(planted):
-    signals = StopSignals()
-    signals._receive(signal.SIGTERM, None)
+class SignalAtTrial(logging.Handler):
+    """Sends a signal when the first trial is logged."""
+
+    def __init__(self, number):
+        super().__init__()
+        self.number = number
+
+    def emit(self, record):
+        if "held-out objective" in record.getMessage() and self.number is not None:
+            number, self.number = self.number, None
+            signal.raise_signal(number)
+
+
+@pytest.fixture
+def signal_at_trial(caplog):
+    """Return a function that has a signal sent during the trials."""
+    caplog.set_level(logging.INFO, "terafactor")
+    logger, added = logging.getLogger("terafactor"), []
+
+    def install(number):
+        added.append(SignalAtTrial(number))
+        logger.addHandler(added[-1])
+
+    yield install
+    for handler in added:
+        logger.removeHandler(handler)
+
+
+def test_stop_during_trials_learns_nothing_and_the_run_can_start_again(planted, tmp_path, signal_at_trial):
     estimator = auto()
-    with pytest.raises(RunInterruptedError, match="being chosen"):
-        estimator.learn(ArraySource(planted), seed=0, callbacks=[signals])
-    assert not hasattr(estimator, "components_")
+    before = dict(vars(estimator))
+    signal_at_trial(signal.SIGTERM)
+    with pytest.raises(RunInterruptedError, match="stopped by SIGTERM before the first step; to go on, give the same"):
+        train(estimator, planted, tmp_path / "run")
+    assert vars(estimator) == before
+    assert train(estimator, planted, tmp_path / "run").reduction_path_
+
+
+def test_interrupt_during_trials_leaves_the_model_as_it_was(planted, signal_at_trial):
+    estimator = auto()
+    signal_at_trial(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        estimator.fit(planted)
+    assert not hasattr(estimator, "alpha_")
 
 
 def test_unknown_word_is_refused(planted):

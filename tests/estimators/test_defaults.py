@@ -8,8 +8,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from terafactor import ElasticNet, MaskedDictionaryLearning, NormBall, load_model
 from terafactor.datasets import make_brain_like, make_planted
+from terafactor.dictionary import defaults
 from terafactor.errors import FitWarning, ParameterError
-from terafactor.estimators import defaults
 
 
 def patches():

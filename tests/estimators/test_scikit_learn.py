@@ -197,3 +197,21 @@ def test_memory_layout_does_not_change_a_bit(X, layout, statistics, tmp_path):
     np.testing.assert_array_equal(laid_out.components_, learner.components_)
     np.testing.assert_array_equal(laid_out.transform(other), learner.transform(X))
     assert laid_out.score(other) == learner.score(X)
+
+
+def test_the_estimator_has_few_methods_of_its_own():
+    ours = [cls for cls in MaskedDictionaryLearning.__mro__ if cls.__module__.startswith("terafactor")]
+    public = {
+        name
+        for cls in ours
+        for name, value in vars(cls).items()
+        if not name.startswith("_")
+        and (
+            callable(value)
+            or isinstance(value, classmethod | staticmethod)
+            or (isinstance(value, property) and not name.endswith("_"))
+        )
+    }
+    faces = {"fit", "partial_fit", "transform", "inverse_transform", "objective", "score"}
+    assert public == faces | {"plan", "save", "export", "report", "panels"}
+    assert len(public) <= 14

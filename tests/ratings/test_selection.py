@@ -12,6 +12,7 @@ from terafactor.ratings.biases import Biases
 from terafactor.ratings.cross_validation import path_errors
 from terafactor.ratings.evaluation import evaluate_model
 from terafactor.ratings.metrics import mae, ndcg_at, recall_at, rmse
+from terafactor.ratings.parameters import method_of
 
 
 @pytest.mark.parametrize("split", [split_randomly, split_per_user])
@@ -160,7 +161,7 @@ def test_errors_are_clipped_only_where_predictions_are(table):
 
 def test_the_strengths_of_a_path_share_their_biases(table, monkeypatch):
     base = MatrixCompletion(3, random_state=0, n_epochs=2, statistics="masked", batch_size=20)
-    first, second = (clone(base).set_params(alpha=alpha)._method(0) for alpha in (2.0, 1.0))
+    first, second = (method_of(clone(base).set_params(alpha=alpha), 0) for alpha in (2.0, 1.0))
     start = first.learn(table).rewound()
     assert start.numbers["offset"] == Biases.of(table).offset
     np.testing.assert_array_equal(start.arrays["item_biases"], Biases.of(table).items)

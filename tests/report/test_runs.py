@@ -21,12 +21,12 @@ from terafactor import (
 )
 from terafactor.cli.app import app
 from terafactor.errors import DataError
-from terafactor.estimators.run_report import story_of_run
 from terafactor.report.comparison import differences
 from terafactor.report.markup import _environment, _template
 from terafactor.runs import RunDirectory
 from terafactor.runs import presenter as presenter_module
 from terafactor.runs.presenter import Presenter
+from terafactor.training.run_report import story_of_run
 
 STEPS = CheckpointPolicy(seconds=None, steps=3)
 EVERY_STEP = CheckpointPolicy(seconds=None, steps=1)

@@ -16,12 +16,14 @@ from scipy import sparse
 from terafactor import ArraySource, CheckpointPolicy, MaskedDictionaryLearning, load_model, pack, train
 from terafactor._durable import try_lock
 from terafactor.cli.inspect import describe
+from terafactor.dictionary.task import DictionaryTask
 from terafactor.errors import DataError, ParameterError, RunInterruptedError
 from terafactor.runs import Artifact, RunDirectory
 from terafactor.runs.checkpoint import Checkpointer, checkpoints, newest, step_of
 from terafactor.runs.metrics import read_metrics
 from terafactor.solver.position import Position
 from terafactor.testing import CountingSource
+from terafactor.training import Start
 
 STEPS = CheckpointPolicy(seconds=None, steps=3)
 
@@ -301,14 +303,18 @@ def test_a_signal_stops_the_run_with_a_checkpoint(X, tmp_path, name):
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1", "SIGINT"])
 def test_a_signal_while_data_is_prepared_stops_at_once(X, tmp_path, name):
-    class Packing(MaskedDictionaryLearning):
+    class Packing(DictionaryTask):
         def open_data(self, X):
             os.kill(os.getpid(), getattr(signal, name))
             raise AssertionError("it went on")
 
+    class PackingEstimator(MaskedDictionaryLearning):
+        def _task(self):
+            return Packing(self)
+
     before = signal.getsignal(getattr(signal, name))
     with pytest.raises(RunInterruptedError, match=f"stopped by {name} before the first step"):
-        train(Packing(3), X, tmp_path / "run")
+        train(PackingEstimator(3), X, tmp_path / "run")
     assert signal.getsignal(getattr(signal, name)) == before
     train(estimator(), X, tmp_path / "run")
     assert files(tmp_path / "run")
@@ -360,24 +366,25 @@ def test_held_out_rows_are_never_learned_from(X, tmp_path):
     seen = []
     read = source.read
     source.read = lambda rows, columns=None: seen.append(np.array(rows)) or read(rows, columns)
-    model = estimator()
-    data, held_out, told = model.hold_out(source, 30, seed=5)
+    task = estimator()._task()
+    data, held_out, told = task.hold_out(source, 30, seed=5)
     assert (data.shape, held_out.shape, told["rows"]) == ((60, 24), (30, 24), 30)
-    model.learn(data, seed=0)
+    task.prepare(data, Start(seed=0))
+    task.learn(data, [])
     assert set(np.concatenate(seen)) == set(range(90)) - set(held_out.rows)
 
 
 def test_amounts_to_hold_out(X, tmp_path):
     source = ArraySource(X)
-    sizes = [estimator().hold_out(source, amount, 0)[2]["rows"] for amount in (None, 0, 7, 0.5)]
+    sizes = [estimator()._task().hold_out(source, amount, 0)[2]["rows"] for amount in (None, 0, 7, 0.5)]
     assert sizes == [4, 0, 7, 45]
     for amount in (-1, 90, 1.5, "many", True, "1 records"):
         with pytest.raises(ParameterError, match="holdout must be"):
-            estimator().hold_out(source, amount, 0)
-    told = estimator().hold_out(source, 7, 0)[2]
-    assert estimator().hold_out(source, told, 0)[2] == told
+            estimator()._task().hold_out(source, amount, 0)
+    told = estimator()._task().hold_out(source, 7, 0)[2]
+    assert estimator()._task().hold_out(source, told, 0)[2] == told
     with pytest.raises(DataError, match="cannot be chosen again"):
-        estimator().hold_out(source, told, 1)
+        estimator()._task().hold_out(source, told, 1)
 
 
 @pytest.mark.parametrize("amount", [np.int64(20), np.float32(0.29)])
@@ -385,20 +392,20 @@ def test_an_amount_to_hold_out_may_be_a_number_of_numpy(X, tmp_path, amount):
     train(estimator(), X, tmp_path / "run", holdout=amount)
     told = RunDirectory(tmp_path / "run").config()["holdout"]
     assert told["amount"] == amount
-    assert estimator().hold_out(ArraySource(X), told, 0)[2] == told
+    assert estimator()._task().hold_out(ArraySource(X), told, 0)[2] == told
 
 
 def test_whole_blocks_and_records_are_held_out(X, tmp_path):
     for part in range(3):
         np.save(tmp_path / f"part{part}.npy", X[part * 30 : part * 30 + 30])
-    model = estimator()
-    source = model.open_data(str(tmp_path / "part*.npy"))
-    data, held_out, _ = model.hold_out(source, "1 record", 0)
+    task = estimator()._task()
+    source = task.open_data(str(tmp_path / "part*.npy"))
+    data, held_out, _ = task.hold_out(source, "1 record", 0)
     assert [len(record) for record in data.records] == [30, 30]
     assert held_out.rows[0] % 30 == 0
     pack(source, tmp_path / "store", block_rows=10)
-    store = model.open_data(tmp_path / "store")
-    data, held_out, _ = model.hold_out(store, 20, 0)
+    store = task.open_data(tmp_path / "store")
+    data, held_out, _ = task.hold_out(store, 20, 0)
     assert {row // 10 for row in held_out.rows} == set(held_out.rows[::10] // 10)
     assert held_out.shape[0] == 20
     np.testing.assert_array_equal(data.read(np.arange(70)), store.read(data.rows))

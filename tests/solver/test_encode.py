@@ -8,6 +8,7 @@ from scipy import sparse
 
 from terafactor import ArraySource, MaskedDictionaryLearning
 from terafactor.data import SparseSource
+from terafactor.dictionary.parameters import problem_of
 from terafactor.solver.encode import consecutive_parts
 from terafactor.testing import CountingSource
 
@@ -70,7 +71,7 @@ def test_it_tells_how_far_it_is(monkeypatch, X):
     learner = MaskedDictionaryLearning(4, random_state=0).fit(X)
     monkeypatch.setattr(encode_module, "MAX_VALUES", 10 * X.shape[1])
     done = []
-    encode_module.encode(ArraySource(X), learner.components_, learner._problem(), progress=done.append)
+    encode_module.encode(ArraySource(X), learner.components_, problem_of(learner), progress=done.append)
     assert sum(done) == len(X)
     assert len(done) == 9
 

@@ -14,23 +14,27 @@ from sklearn.utils.validation import check_is_fitted
 import terafactor
 from terafactor import solver
 from terafactor._checks import check_new
-from terafactor._random import resolve_seed
 from terafactor._threads import resolve_threads
 from terafactor._typing import Array
 from terafactor.brain import maps
 from terafactor.brain.find import find_images
 from terafactor.brain.images import ImagesSource
-from terafactor.brain.kinds import masker_options
+from terafactor.brain.kinds import masker_options, options_in_file
 from terafactor.brain.preparation import masked_images, stored_images
 from terafactor.brain.reporting import AtlasReporting
-from terafactor.brain.training import AtlasTraining
+from terafactor.brain.task import AtlasTask, new_learner
 from terafactor.data import MatrixSource
+from terafactor.dictionary import MaskedDictionaryLearning
+from terafactor.dictionary.parameters import problem_of
 from terafactor.errors import DataTypeError, ParameterError
+from terafactor.problem import Problem
 from terafactor.runs.parameters import plain_parameters
-from terafactor.solver.callbacks import Callback
+from terafactor.solver.callbacks import Callback, Evaluation
+from terafactor.training.model_file import ModelFileMixin
+from terafactor.training.trainer import Trainer
 
 
-class BrainDictionaryLearning(AtlasTraining, AtlasReporting, TransformerMixin, BaseEstimator):
+class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, BaseEstimator):
     """Learn an atlas of sparse maps from brain images, more of them than fit in memory.
 
     Volumes are rows, voxels are features: minimises over maps with l1 norm <= 1 the mean over volumes x of
@@ -95,6 +99,12 @@ class BrainDictionaryLearning(AtlasTraining, AtlasReporting, TransformerMixin, B
     >>> atlas.components_img_.shape[3], series[0].shape
     (4, (40, 4))
     """
+
+    n_steps_: int
+    feature_counts_: Array
+    statistics_: str
+    mask_img_: Any
+    _learner: MaskedDictionaryLearning
 
     def __init__(
         self,
@@ -170,18 +180,7 @@ class BrainDictionaryLearning(AtlasTraining, AtlasReporting, TransformerMixin, B
             What to regress out: paths, arrays or data frames, None for an image without. "auto" finds the tables that
             fMRIPrep leaves beside the images, and takes motion and slow drifts from them.
         """
-        source, seed = self._masked(imgs, confounds), resolve_seed(self.random_state)
-        background, data = source.background(), self._packed(source)
-        first_maps = self._first_maps(data, seed, source.kind, source.masker)
-        learner = self._new_learner(self._n_epochs(data, seed), first_maps).set_params(
-            random_state=seed, verbose=self.verbose
-        )
-        try:
-            learner.fit(data)
-        finally:
-            if hasattr(learner, "components_"):
-                self._keep_masker(source, background)
-                self._keep(learner)
+        Trainer(self._task()).fit({"images": imgs, "confounds": confounds})
         return self
 
     def fit_transform(self, imgs: Any, y: Any = None, confounds: Any = None) -> list[Array]:
@@ -284,6 +283,26 @@ class BrainDictionaryLearning(AtlasTraining, AtlasReporting, TransformerMixin, B
             image.to_filename(path)
         sidecar.write_text(json.dumps(self._description(), indent=1) + "\n")
         return [*files, sidecar]
+
+    @property
+    def progress_(self) -> str:
+        """Whether the fit has settled, in words: "settled", or by how much it still improves per pass."""
+        return self._progress(getattr(self, "history_", ()))
+
+    def _progress(self, history: Sequence[Evaluation]) -> str:
+        return self._learner._progress(history)
+
+    def _task(self) -> AtlasTask:
+        return AtlasTask(self)
+
+    @classmethod
+    def _from_file(cls, parameters: Mapping[str, Any]) -> Self:
+        """Return an estimator with the parameters in a file; options of the masker must be plain."""
+        own = {name: value for name, value in parameters.items() if name in cls._get_param_names()}
+        return cls(**own, **options_in_file({name: value for name, value in parameters.items() if name not in own}))
+
+    def _problem(self) -> Problem:
+        return problem_of(new_learner(self))
 
     def _fitted_source(self, imgs: Any, confounds: Any) -> ImagesSource:
         check_is_fitted(self, "components_")

@@ -12,7 +12,6 @@ import numpy as np
 from terafactor import solver
 from terafactor._threads import resolve_threads
 from terafactor._typing import Array
-from terafactor.brain import maps
 from terafactor.brain.kinds import ImageKind
 from terafactor.brain.panels import AtlasPanel, SeriesPanel, SparsityPanel
 from terafactor.data import MatrixSource
@@ -21,7 +20,6 @@ from terafactor.errors import DataError
 from terafactor.problem import Problem
 from terafactor.report import Panel, Reporting, RowSample, Story
 from terafactor.report.sample import sample_rows
-from terafactor.solver import Evaluation
 
 logger = logging.getLogger("terafactor")
 
@@ -70,10 +68,6 @@ class AtlasReporting(Reporting):
             self.write_viewers(Path(path).parent)
         return super().report(path, X, title=title)
 
-    def save_maps(self, stem: str | Path, *, overwrite: bool = False) -> list[Path]:
-        """Write the maps as an image."""
-        raise NotImplementedError
-
     def write_viewers(self, folder: str | Path) -> list[Path]:
         """Write a page for each map into ``folder/maps``, on which it can be looked at from all sides."""
         pages = Path(folder) / PAGES
@@ -102,25 +96,6 @@ class AtlasReporting(Reporting):
         labels = [name for name, _ in getattr(self, "labels_", ())]  # not yet there while a fit runs
         linked = getattr(self, "_pages", ())
         return [AtlasPanel(volumes[..., :-1], volumes[..., -1], sizes, labels, linked), SparsityPanel()]
-
-    def present(
-        self,
-        directory: Path,
-        config: Mapping[str, Any],
-        data: Any,
-        history: Sequence[Evaluation],
-        atoms: Array | None = None,
-    ) -> None:
-        """Write ``report.html`` of a run: as it stands at these ``atoms``, or without them at its end.
-
-        At the end also the maps, and the pages of single maps anew where there are some of an earlier end.
-        """
-        if atoms is None:
-            self.save_maps(directory / "maps", overwrite=True)
-            if (directory / PAGES).is_dir() and not getattr(self, "_pages", ()):
-                self.write_viewers(directory)
-        shown = None if atoms is None else atoms * maps.signs(atoms)[:, np.newaxis]
-        super().present(directory, config, data, history, shown)
 
     def _encode(self, source: MatrixSource) -> Array:
         atoms = np.ascontiguousarray(self.components_, source.dtype)

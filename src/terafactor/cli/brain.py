@@ -8,26 +8,23 @@ from typing import Annotated, Any
 
 import typer
 
+from terafactor.cli.config import Config
 from terafactor.cli.fit import train_and_tell
 from terafactor.cli.options import (
-    PROBLEM,
+    BRAIN,
+    CHECKPOINTS,
+    IMAGES,
     RUN,
-    SOLVER,
-    CheckpointSeconds,
-    CheckpointSteps,
-    Config,
     Holdout,
     Json,
-    KeepEvery,
-    MaxTime,
+    Resample,
     RunFolder,
-    Seed,
     Threads,
-    parse_holdout,
+    Values,
+    offering,
 )
 from terafactor.cli.transform import Model, check_absent, load_kind
 
-IMAGES = "Images"
 FIT_EXAMPLE = (
     "Example: terafactor brain fit 'sub-*/func/*_bold.nii.gz' --confounds auto --mask mask.nii.gz -k 70 --alpha 1e-3 "
     "--reduction 12 --out atlas/"
@@ -57,73 +54,38 @@ Cleaning = Annotated[
         rich_help_panel=IMAGES,
     ),
 ]
-Resample = Annotated[bool, typer.Option("--resample", help="Resample images in another space.", rich_help_panel=IMAGES)]
 
 app = typer.Typer(name="brain", help="Learn atlases of sparse maps from brain images.", no_args_is_help=True)
 
 
 @app.command(epilog=FIT_EXAMPLE)
+@offering(parameters=BRAIN, checkpoints=CHECKPOINTS)
 def fit(
     images: Images,
     out: RunFolder,
-    mask: Annotated[Path | None, typer.Option(help="Mask image; by default computed.", rich_help_panel=IMAGES)] = None,
+    parameters: Values,
+    checkpoints: Values,
     confounds: Confounds = None,
     smoothing: Annotated[float | None, typer.Option(metavar="MM", help="FWHM.", rich_help_panel=IMAGES)] = None,
     cleaning: Cleaning = None,
-    resample: Resample = False,
     store: Annotated[
         Path | None, typer.Option(help="Packed store, used again if it is there; by default OUT/store.")
     ] = None,
     no_pack: Annotated[bool, typer.Option("--no-pack", help="Read image by image in each pass.")] = False,
-    components: Annotated[int, typer.Option("--components", "-k", min=1, help="Maps.", rich_help_panel=PROBLEM)] = 20,
-    alpha: Annotated[float, typer.Option(help="More makes maps sparser.", rich_help_panel=PROBLEM)] = 2e-4,
-    positive_dict: Annotated[bool, typer.Option("--positive-dict", help="Maps >= 0.", rich_help_panel=PROBLEM)] = False,
-    reduction: Annotated[float, typer.Option(help="Voxels per step: one part in.", rich_help_panel=SOLVER)] = 10.0,
-    batch_size: Annotated[int, typer.Option(min=1, help="Volumes per step.", rich_help_panel=SOLVER)] = 40,
-    epochs: Annotated[
-        float | None,
-        typer.Option(help="Passes; by default as many as visit each voxel 30 times.", rich_help_panel=SOLVER),
-    ] = None,
-    tol: Annotated[
-        float, typer.Option(help="Stop when doubling the rows gains less; 0 never.", rich_help_panel=SOLVER)
-    ] = 0.0,
-    max_time: MaxTime = None,
-    seed: Seed = None,
     holdout: Holdout = None,
     viewers: Annotated[
         bool, typer.Option("--viewers/--no-viewers", help="A page for each map.", rich_help_panel=RUN)
     ] = True,
-    checkpoint_seconds: CheckpointSeconds = 60.0,
-    checkpoint_steps: CheckpointSteps = None,
-    keep_every: KeepEvery = None,
-    threads: Threads = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
     """Learn an atlas: mask, clean and pack the images once, then fit; maps and report go to the run directory, too."""
-    from terafactor import CheckpointPolicy
     from terafactor.brain import BrainDictionaryLearning
 
-    estimator = BrainDictionaryLearning(
-        components,
-        mask=None if mask is None else str(mask.absolute()),
-        alpha=alpha,
-        positive_dict=positive_dict,
-        reduction=reduction,
-        batch_size=batch_size,
-        n_epochs=epochs,
-        tol=tol,
-        max_time=max_time,
-        store=False if no_pack else str((store or out / "store").absolute()),
-        resample=resample,
-        random_state=seed,
-        n_threads=threads,
-        verbose=1,
-        **masker_options(smoothing, cleaning),
-    )
-    policy = CheckpointPolicy(checkpoint_seconds, checkpoint_steps, keep_every=keep_every)
-    data = absolute_data(images, confounds)
-    train_and_tell(estimator, data, out, as_json, holdout=parse_holdout(holdout), checkpoints=policy)
+    packed = False if no_pack else str((store or out / "store").absolute())
+    options = masker_options(smoothing, cleaning)
+    estimator = BrainDictionaryLearning(**parameters, store=packed, verbose=1, **options)
+    train_and_tell(estimator, absolute_data(images, confounds), out, checkpoints, as_json, holdout=holdout)
     write_pages(out, viewers=viewers)
 
 
@@ -181,8 +143,8 @@ def write_pages(run: Path, labels: Path | None = None, names: Path | None = None
         estimator.label(str(labels), None if lines is None else ["background", *lines])
     if viewers:
         estimator.write_viewers(run)
-    config = directory.config()
-    estimator.present(directory.path, config, config["data"].get("source"), read_metrics(directory.metrics_file))
+    config, history = directory.config(), read_metrics(directory.metrics_file)
+    estimator._task().present(directory.path, config, config["data"].get("source"), history)
     return directory.report_file
 
 

@@ -8,36 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from terafactor.cli.options import (
-    PROBLEM,
-    Alpha,
-    BatchSize,
-    CheckpointSeconds,
-    CheckpointSteps,
-    Components,
-    Config,
-    Constraint,
-    Epochs,
-    Forgetting,
-    Holdout,
-    Json,
-    KeepEvery,
-    MaxTime,
-    Missing,
-    Penalty,
-    Projection,
-    Reduction,
-    RunFolder,
-    Seed,
-    Source,
-    Statistics,
-    Threads,
-    Tol,
-    parse_auto,
-    parse_constraint,
-    parse_holdout,
-    parse_penalty,
-)
+from terafactor.cli.config import Config
+from terafactor.cli.options import CHECKPOINTS, DICTIONARY, Holdout, Json, RunFolder, Source, Values, offering, some
+from terafactor.cli.reading import parse_holdout
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,118 +19,68 @@ FIT_EXAMPLE = "Example: terafactor fit X.npy -k 70 --penalty l2 --constraint l1 
 RESUME_EXAMPLE = "Example: terafactor resume run/ --epochs 4"
 
 
+@offering(parameters=DICTIONARY, checkpoints=CHECKPOINTS)
 def fit(
     source: Source,
     out: RunFolder,
-    components: Components = 20,
-    alpha: Alpha = "auto",
-    penalty: Penalty = "l1",
-    constraint: Constraint = "l2",
-    positive_code: Annotated[
-        bool, typer.Option("--positive-code", rich_help_panel=PROBLEM, help="Codes >= 0.")
-    ] = False,
-    positive_dict: Annotated[
-        bool, typer.Option("--positive-dict", rich_help_panel=PROBLEM, help="Atoms >= 0.")
-    ] = False,
-    missing: Missing = None,
-    reduction: Reduction = "1",
-    statistics: Statistics = "auto",
-    projection: Projection = "masked",
-    batch_size: BatchSize = "auto",
-    epochs: Epochs = "auto",
-    forgetting: Forgetting = "auto",
-    tol: Tol = "auto",
-    max_time: MaxTime = None,
-    seed: Seed = None,
+    parameters: Values,
+    checkpoints: Values,
     holdout: Holdout = None,
-    checkpoint_seconds: CheckpointSeconds = 60.0,
-    checkpoint_steps: CheckpointSteps = None,
-    keep_every: KeepEvery = None,
-    threads: Threads = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
     """Learn a dictionary from a matrix, in a run directory that can be watched, stopped and resumed."""
-    from terafactor import CheckpointPolicy, MaskedDictionaryLearning
+    from terafactor import MaskedDictionaryLearning
 
-    estimator = MaskedDictionaryLearning(
-        components,
-        alpha=parse_auto("alpha", alpha),
-        penalty=parse_penalty(penalty),
-        constraint=parse_constraint(constraint),
-        positive_code=positive_code,
-        positive_dict=positive_dict,
-        missing=missing,
-        reduction=parse_auto("reduction", reduction),
-        statistics=statistics,
-        projection=projection,
-        batch_size=parse_auto("batch-size", batch_size, int),
-        n_epochs=parse_auto("epochs", epochs),
-        forgetting=parse_auto("forgetting", forgetting),
-        tol=parse_auto("tol", tol),
-        max_time=max_time,
-        random_state=seed,
-        n_threads=threads,
-    )
-    policy = CheckpointPolicy(checkpoint_seconds, checkpoint_steps, keep_every=keep_every)
-    train_and_tell(estimator, source, out, as_json, holdout=parse_holdout(holdout), checkpoints=policy)
+    train_and_tell(MaskedDictionaryLearning(**parameters), source, out, checkpoints, as_json, holdout=holdout)
 
 
+@offering(changes=some(DICTIONARY, "n_epochs", "tol", "max_time", "n_threads", default=None), checkpoints=CHECKPOINTS)
 def resume(
     run: Annotated[Path, typer.Argument(help="Run directory of an earlier fit.", exists=True, file_okay=False)],
-    epochs: Annotated[
-        str | None, typer.Option(metavar="N|auto", help="Go on to so many passes in all; auto: until settled.")
-    ] = None,
-    max_time: Annotated[float | None, typer.Option(help="Seconds in all.")] = None,
-    tol: Annotated[
-        str | None, typer.Option(metavar="T|auto", help="Stop when doubling the rows gains less; 0 never.")
-    ] = None,
+    changes: Values,
+    checkpoints: Values,
     source: Annotated[str | None, typer.Option(help="Where the data is now, if it moved.")] = None,
-    checkpoint_seconds: CheckpointSeconds = 60.0,
-    checkpoint_steps: CheckpointSteps = None,
-    keep_every: KeepEvery = None,
-    threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Go on with a run from its newest checkpoint, to the same bits as if it had not been interrupted."""
-    from terafactor import CheckpointPolicy
+    """Go on with a run from its newest checkpoint, to the same bits as if it had not been interrupted.
 
+    --epochs and --max-time count from the beginning of the run.
+    """
     estimator, stored = stored_estimator(run)
-    changes = {
-        "n_epochs": None if epochs is None else parse_auto("epochs", epochs),
-        "tol": None if tol is None else parse_auto("tol", tol),
-        "max_time": max_time,
-        "n_threads": threads,
-    }
     estimator.set_params(**{name: value for name, value in changes.items() if value is not None})
     data = source or stored
     if data is None:
         raise typer.BadParameter(f"{run} learned from an array in memory: say --source, or use terafactor.train")
-    policy = CheckpointPolicy(checkpoint_seconds, checkpoint_steps, keep_every=keep_every)
-    train_and_tell(estimator, data, run, as_json, resume=True, checkpoints=policy)
+    train_and_tell(estimator, data, run, checkpoints, as_json, resume=True)
 
 
 def stored_estimator(run: Path) -> tuple[Any, Any]:
     """Return the estimator that the configuration of a run describes, and the name of its data."""
-    from terafactor.estimators.model_file import estimator_class
     from terafactor.runs import RunDirectory
-    from terafactor.runs.parameters import from_plain
+    from terafactor.training.model_file import unfitted
 
     config = RunDirectory(run).config()
-    estimator, parameters = estimator_class(config.get("kind")), from_plain(config["parameters"])
-    if hasattr(estimator, "parameters_in_file"):
-        parameters = estimator.parameters_in_file(parameters)
-    return estimator(**parameters), config["data"].get("source")
+    return unfitted(config.get("kind"), config["parameters"]), config["data"].get("source")
 
 
-def train_and_tell(estimator: Any, data: Any, run: Path, as_json: bool, **how: Any) -> None:
-    """Train in a run directory, shown on standard error, and say how it ended; ``how`` goes to ``train``."""
+def train_and_tell(
+    estimator: Any,
+    data: Any,
+    run: Path,
+    checkpoints: Values,
+    as_json: bool,
+    *,
+    resume: bool = False,
+    holdout: str | None = None,
+) -> None:
+    """Train in a run directory, shown on standard error, and say how it ended."""
     from rich.console import Console
 
-    from terafactor import train
+    from terafactor import CheckpointPolicy, train
 
-    console = Console(stderr=True)
-    train(estimator, data, run, console=console, **how)
+    console, policy, amount = Console(stderr=True), CheckpointPolicy(**checkpoints), parse_holdout(holdout)
+    train(estimator, data, run, resume=resume, holdout=amount, checkpoints=policy, console=console)
     tell_end(estimator, run, console, as_json)
 
 

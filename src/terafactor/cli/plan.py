@@ -9,23 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from terafactor._words import data_size, duration
-from terafactor.cli.options import (
-    Alpha,
-    BatchSize,
-    Components,
-    Constraint,
-    Epochs,
-    Json,
-    Missing,
-    Penalty,
-    Reduction,
-    Source,
-    Statistics,
-    Threads,
-    parse_auto,
-    parse_constraint,
-    parse_penalty,
-)
+from terafactor.cli.options import DICTIONARY, Json, Source, Values, offering, some
 
 if TYPE_CHECKING:
     from terafactor.solver import Plan
@@ -33,47 +17,30 @@ if TYPE_CHECKING:
 EXAMPLE = "Example: terafactor plan store -k 70 --reduction 12 --penalty l2 --constraint l1"
 
 
-def plan(
-    source: Source,
-    components: Components = 20,
-    reduction: Reduction = "1",
-    batch_size: BatchSize = "auto",
-    epochs: Epochs = "auto",
-    alpha: Alpha = "auto",
-    penalty: Penalty = "l1",
-    constraint: Constraint = "l2",
-    statistics: Statistics = "auto",
-    missing: Missing = None,
-    threads: Threads = None,
-    as_json: Json = False,
-) -> None:
+PLANNED = (
+    "n_components", "alpha", "penalty", "constraint", "missing", "reduction", "statistics", "batch_size", "n_epochs",
+    "n_threads",
+)  # fmt: skip
+"""Parameters on which the cost of a fit depends."""
+
+
+@offering(parameters=some(DICTIONARY, *PLANNED))
+def plan(source: Source, parameters: Values, as_json: Json = False) -> None:
     """Say how much memory, reading and time a fit would take, or why it does not fit. Times a few steps."""
     from rich.console import Console
 
     from terafactor import MaskedDictionaryLearning
 
-    estimator = MaskedDictionaryLearning(
-        components,
-        alpha=parse_auto("alpha", alpha),
-        penalty=parse_penalty(penalty),
-        constraint=parse_constraint(constraint),
-        reduction=parse_auto("reduction", reduction),
-        statistics=statistics,
-        missing=missing,
-        batch_size=parse_auto("batch-size", batch_size, int),
-        n_epochs=parse_auto("epochs", epochs),
-        random_state=0,
-        n_threads=threads,
-    )
+    estimator = MaskedDictionaryLearning(**parameters, random_state=0)
     with Console(stderr=True).status("timing a few steps"):
         found = estimator.plan(source)
     if as_json:
         typer.echo(json.dumps(found.as_dict()))
     else:
         show(source, found)
-        if reduction == "auto":
+        if parameters["reduction"] == "auto":
             typer.echo("With --reduction auto a fit takes this at the most, and trials before it.")
-        if epochs == "auto":
+        if parameters["n_epochs"] == "auto":
             typer.echo("With --epochs auto a fit takes this at the most: it ends when it has settled.")
 
 

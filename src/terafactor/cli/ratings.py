@@ -8,23 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from terafactor.cli.config import Config
 from terafactor.cli.fit import train_and_tell
-from terafactor.cli.options import (
-    PROBLEM,
-    RUN,
-    SOLVER,
-    CheckpointSeconds,
-    CheckpointSteps,
-    Config,
-    Json,
-    KeepEvery,
-    MaxTime,
-    Projection,
-    RunFolder,
-    Seed,
-    Threads,
-    parse_holdout,
-)
+from terafactor.cli.options import CHECKPOINTS, RATINGS, RUN, Column, Json, RunFolder, Threads, Values, offering
+from terafactor.cli.reading import column_roles
 from terafactor.cli.transform import load_kind
 
 if TYPE_CHECKING:
@@ -44,83 +31,26 @@ UNDEFINED = "undefined: no user that is known likes an item here that the model 
 File = Annotated[Path, typer.Argument(help="File or folder of ratings: .csv, .dat, .inter, .parquet, .npz, ...")]
 Model = Annotated[Path, typer.Argument(help="A run directory or a model.", exists=True, file_okay=False)]
 Count = Annotated[int, typer.Option("-n", min=1, help="Items per user.")]
-Column = Annotated[
-    list[str] | None,
-    typer.Option("--column", metavar="ROLE=NAME", help="user=who: which column holds what; time= for none."),
-]
 
 
 @app.command(epilog=FIT_EXAMPLE)
+@offering(parameters=RATINGS, checkpoints=CHECKPOINTS)
 def fit(
     source: File,
     out: RunFolder,
-    components: Annotated[
-        int, typer.Option("--components", "-k", min=1, help="Factors.", rich_help_panel=PROBLEM)
-    ] = 30,
-    alpha: Annotated[
-        float | None, typer.Option(help="Strength of the ridge; learned if not given.", rich_help_panel=PROBLEM)
-    ] = None,
-    statistics: Annotated[
-        str, typer.Option(help="per_feature, or masked for the paper's method.", rich_help_panel=PROBLEM)
-    ] = "per_feature",
-    explicit_biases: Annotated[
-        bool, typer.Option("--explicit-biases", help="Two factors stay biases.", rich_help_panel=PROBLEM)
-    ] = False,
-    stream: Annotated[str, typer.Option(help="users or items: what comes in batches.", rich_help_panel=SOLVER)] = (
-        "users"
-    ),
-    projection: Projection = "masked",
-    codes: Annotated[str, typer.Option(help="refit or last.", rich_help_panel=SOLVER)] = "refit",
-    damping: Annotated[float, typer.Option(help="Of biases, in ratings.", rich_help_panel=SOLVER)] = 0.0,
-    forgetting: Annotated[
-        float, typer.Option(help="With masked: step t weighs t^-W.", metavar="W", rich_help_panel=SOLVER)
-    ] = 0.9,
-    memory: Annotated[float, typer.Option(help="Passes that statistics remember.", rich_help_panel=SOLVER)] = 0.56,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Users per step.", rich_help_panel=SOLVER)] = None,
-    epochs: Annotated[float, typer.Option(help="Passes over the ratings.", rich_help_panel=SOLVER)] = 8.0,
-    tol: Annotated[float, typer.Option(help="Stop at this relative change; 0 never.", rich_help_panel=SOLVER)] = 0.0,
-    max_time: MaxTime = None,
-    clip: Annotated[bool, typer.Option(help="Predict within the range seen.", rich_help_panel=PROBLEM)] = True,
-    seed: Seed = None,
-    duplicates: Annotated[str, typer.Option(help="error, last or mean.", rich_help_panel=RUN)] = "error",
-    column: Column = None,
+    parameters: Values,
+    checkpoints: Values,
     holdout: Annotated[
         str | None,
         typer.Option(metavar="AMOUNT", help="Ratings kept for evaluation: 5000, 5%.", rich_help_panel=RUN),
     ] = None,
-    checkpoint_seconds: CheckpointSeconds = 60.0,
-    checkpoint_steps: CheckpointSteps = None,
-    keep_every: KeepEvery = None,
-    threads: Threads = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
     """Learn from a file of ratings, in a run directory that can be watched, stopped and resumed."""
-    from terafactor import CheckpointPolicy, MatrixCompletion
+    from terafactor import MatrixCompletion
 
-    estimator = MatrixCompletion(
-        components,
-        alpha=alpha,
-        statistics=statistics,  # type: ignore[arg-type]
-        explicit_biases=explicit_biases,
-        stream=stream,  # type: ignore[arg-type]
-        codes=codes,  # type: ignore[arg-type]
-        projection=projection,
-        damping=damping,
-        forgetting=forgetting,
-        memory=memory,
-        batch_size=batch_size,
-        n_epochs=epochs,
-        clip=clip,
-        duplicates=duplicates,  # type: ignore[arg-type]
-        columns=parse_columns(column),
-        tol=tol,
-        max_time=max_time,
-        random_state=seed,
-        n_threads=threads,
-    )
-    policy = CheckpointPolicy(checkpoint_seconds, checkpoint_steps, keep_every=keep_every)
-    train_and_tell(estimator, source, out, as_json, holdout=parse_holdout(holdout), checkpoints=policy)
+    train_and_tell(MatrixCompletion(**parameters), source, out, checkpoints, as_json, holdout=holdout)
 
 
 @app.command(epilog=EVALUATE_EXAMPLE)
@@ -138,9 +68,9 @@ def evaluate(
 ) -> None:
     """Say how well ratings that the model has not seen are predicted, and found among the recommendations."""
     estimator = load_kind(model, "MatrixCompletion", threads)
-    given = {"duplicates": duplicates, "columns": parse_columns(column)}
+    given = {"duplicates": duplicates, "columns": column_roles("column", column)}
     estimator.set_params(**{name: value for name, value in given.items() if value is not None})
-    facts = measure(estimator, estimator.open_data(ratings), n, relevant)
+    facts = measure(estimator, estimator._open_rated(ratings), n, relevant)
     if as_json:
         typer.echo(json.dumps(facts))
         return
@@ -161,7 +91,7 @@ def predict(
     """Predict the ratings of pairs of user and item."""
     from terafactor.ratings.tables import add_predictions
 
-    n_pairs = add_predictions(load_kind(model, "MatrixCompletion", threads), pairs, out, parse_columns(column))
+    n_pairs = add_predictions(load_kind(model, "MatrixCompletion", threads), pairs, out, column_roles("column", column))
     typer.echo(f"wrote {n_pairs:,} predictions to {out}", err=True)
 
 
@@ -218,16 +148,3 @@ def show(found: Any) -> None:
         for place, item in enumerate(record["items"], start=1):
             table.add_row(str(place), escape(str(item.get("title", item["item"]))), f"{item['rating']:.2f}")
         console.print(table)
-
-
-def parse_columns(texts: list[str] | None) -> dict[str, str] | None:
-    """Return which column holds what, from texts like ``user=who``; ``time=`` leaves times out."""
-    if not texts:
-        return None
-    pairs = [text.partition("=") for text in texts]
-    roles = ("user", "item", "rating", "time")
-    if any((role not in roles or not name) and (role, equals) != ("time", "=") for role, equals, name in pairs):
-        raise typer.BadParameter(
-            f"--column needs ROLE=NAME with a role out of {', '.join(roles)}, or time= to leave times out, got {texts}"
-        )
-    return {role: name for role, _, name in pairs}

@@ -28,10 +28,9 @@ def load_kind(path: Path, kind: str, threads: int | None = None) -> Any:
     from terafactor.errors import DataError
 
     estimator = load_model(path)
-    if estimator.kind != kind:
-        raise DataError(
-            f"{path} holds a {estimator.kind}, and this command needs a {kind}: use {COMMANDS[estimator.kind]}"
-        )
+    found = estimator._task().kind
+    if found != kind:
+        raise DataError(f"{path} holds a {found}, and this command needs a {kind}: use {COMMANDS[found]}")
     return estimator.set_params(n_threads=threads)
 
 

@@ -19,8 +19,10 @@ from terafactor.errors import DataError, ParameterError
 from terafactor.ratings.curve import draw_curve
 from terafactor.ratings.matrix_completion import MatrixCompletion
 from terafactor.ratings.metrics import rmse
+from terafactor.ratings.parameters import method_of
 from terafactor.ratings.splitters import SPLITTERS, Splitter
 from terafactor.ratings.table import RatingTable
+from terafactor.ratings.task import streamed
 from terafactor.solver.position import Position
 
 GRIDS: dict[str, list[float | None]] = {
@@ -126,7 +128,7 @@ class MatrixCompletionCV(BaseEstimator):
         y : ignored
         """
         base = MatrixCompletion() if self.estimator is None else clone(self.estimator)
-        table, seed, split = base.open_data(X), resolve_seed(base.random_state), self._splitter()
+        table, seed, split = base._open_rated(X), resolve_seed(base.random_state), self._splitter()
         strengths, sizes = self._choices(base)
         errors: dict[tuple[float | None, int], list[float]] = {}
         for number in range(self.n_splits):
@@ -199,12 +201,12 @@ def path_errors(
     seed: int,
 ) -> list[tuple[float | None, float]]:  # fmt: skip
     """Return the RMSE on ``asked`` after learning from ``known``, for each strength, each starting from the last."""
-    known, asked = base._streamed(known), base._streamed(asked)
+    known, asked = streamed(known, base.stream), streamed(asked, base.stream)
     low, high = float(known.values.min()), float(known.values.max())
     found: list[tuple[float | None, float]] = []
     start: Position | None = None
     for strength in strengths:
-        method = clone(base).set_params(alpha=strength, n_components=size)._method(seed)
+        method = method_of(clone(base).set_params(alpha=strength, n_components=size), seed)
         warm = start if strength is not None else None
         state = method.learn(known, start=warm) if warm is None else _further(method).learn(known, start=warm)
         with Executor(method.n_threads) as executor:

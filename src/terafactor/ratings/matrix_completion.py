@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
-import numpy as np
+from sklearn.base import BaseEstimator
 
-from terafactor._random import resolve_seed
-from terafactor._threads import Executor
-from terafactor.errors import DataError, ParameterError
-from terafactor.ratings.holdout import HeldOut, hold_out_ratings
-from terafactor.ratings.method import Method
-from terafactor.ratings.metrics import rmse
-from terafactor.ratings.model import Codes
-from terafactor.ratings.parameters import check_parameters, method_of
-from terafactor.ratings.recommend import Seen
-from terafactor.ratings.storing import Storing
-from terafactor.ratings.table import Duplicates, RatingTable
-from terafactor.runs.failure import unless_it_fails
-from terafactor.solver.callbacks import Callback, Recorder
-from terafactor.solver.interrupt import InterruptGuard
-from terafactor.solver.loop import Elapsed, Learner
-from terafactor.solver.position import Position
-
-logger = logging.getLogger("terafactor")
+from terafactor.ratings.panel import DirectionsPanel, NoSimilarityPanel
+from terafactor.ratings.serving import Serving
+from terafactor.ratings.table import Duplicates
+from terafactor.ratings.task import MoreRatings, RatingsTask
+from terafactor.report import Panel, Reporting, Story
+from terafactor.solver.callbacks import Callback
+from terafactor.training.journal import FitJournal, Journal
+from terafactor.training.model_file import ModelFileMixin
+from terafactor.training.trainer import Trainer
 
 
-class MatrixCompletion(Storing):
+class MatrixCompletion(Serving, ModelFileMixin, Reporting, BaseEstimator):
     r"""Predict the ratings that users would give, from those they gave. For explicit ratings, not for clicks.
 
     A rating is ``mean + spread * code . factors``. By default every user and item is as certain as its ratings make
@@ -124,7 +113,7 @@ class MatrixCompletion(Storing):
     array([['solo']], dtype='<U4')
     """
 
-    kind = "MatrixCompletion"
+    _seed: int
 
     def __init__(
         self,
@@ -184,17 +173,7 @@ class MatrixCompletion(Storing):
         validation : the same, optional
             Ratings on which ``history_`` records the RMSE.
         """
-        check_parameters(self)
-        table = self.open_data(X)
-        seed = resolve_seed(self.random_state)
-        held_out = None if validation is None else HeldOut(table, _numbered(self._open(validation), table))
-        objective = None if held_out is None else self._objective(held_out, seed)
-        recorder = Recorder(objective, audience=self.callbacks)
-        with unless_it_fails(self):
-            guard = self._learn(table, seed, [recorder])
-        self.history_ = recorder.history
-        self.stopped_by_ = "interrupt" if guard.requested else recorder.stopped_by
-        guard.raise_if_requested()
+        Trainer(self._task(), FitJournal(validation)).fit(X)
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -214,146 +193,28 @@ class MatrixCompletion(Storing):
         """
         if not hasattr(self, "_state"):
             return self.fit(X)
-        with unless_it_fails(self):
-            guard = self._learn_more(X)
-        guard.raise_if_requested()
+        Trainer(MoreRatings(self), Journal()).fit(X)
         return self
 
-    def _learn_more(self, X: Any) -> InterruptGuard:
-        check_parameters(self)
-        self._check_unchanged()
-        table = self._numbered_further(self.open_data(X))
-        rows, seen = self._streamed(table), self._seen
-        seen = seen.transposed(len(self.items_)) if self.stream == "items" else seen
-        method, present = self._method(self._seed), np.unique(rows.users)
-        with self._told() as (told, guard):
-            self._state = method.learn_more(self._state, rows, np.diff(seen.starts) > 0, told)
-        with Executor(method.n_threads) as executor:
-            codes = method.codes(self._state, rows, executor).after(self._codes_streamed(), present)
-        self._set_model(self._completed(method.model(self._state), codes), table.user_ids, table.item_ids)
-        seen = seen.with_rows(Seen.of(rows), present, rows.shape[0])
-        self._seen = seen.transposed(rows.shape[1]) if self.stream == "items" else seen
-        low, high = self.range_
-        self.range_ = (min(low, float(table.values.min())), max(high, float(table.values.max())))
-        return guard
+    def panels(self) -> Sequence[Panel]:
+        """Return what reports show in the place of atoms."""
+        return (DirectionsPanel(), NoSimilarityPanel())
 
-    def _check_unchanged(self) -> None:
-        """Refuse to learn more with parameters for which what was learned has another form."""
-        for name, before in self._learned_with.items():
-            if getattr(self, name) != before:
-                raise ParameterError(
-                    f"{name} is {getattr(self, name)!r} but the model was learned with {before!r}: "
-                    "set it back, or call fit to start anew"
-                )
+    def _task(self) -> RatingsTask:
+        return RatingsTask(self)
 
-    def _numbered_further(self, given: RatingTable) -> RatingTable:
-        """Return ratings by the numbers of the users and items known, new ones coming after these."""
-        user_ids, users = self._known[0].extended(given.user_ids.values)
-        item_ids, items = self._known[1].extended(given.item_ids.values)
-        numbers = (users[given.users].astype(np.int32), items[given.items].astype(np.int32))
-        return RatingTable(*numbers, given.values, user_ids, item_ids, given.times)
-
-    def _streamed(self, table: RatingTable) -> RatingTable:
-        """Return ratings with what is coded in the place of users."""
-        return table.transposed() if self.stream == "items" else table
-
-    def _codes_streamed(self) -> Codes:
-        """Return what the model knows of users, or of items where these are streamed."""
-        model = self._model
-        if self.stream == "items":
-            return Codes(model.item_factors, model.item_variances, model.item_biases)
-        return Codes(model.user_factors, np.zeros_like(model.user_factors), model.user_biases)
-
-    def _method(self, seed: int) -> Method:
-        return method_of(self, seed)
-
-    def learn(
-        self,
-        data: RatingTable,
-        *,
-        seed: int,
-        callbacks: Sequence[Callback] = (),
-        start: Position | None = None,
-        elapsed: Elapsed | None = None,
-    ) -> Self:
-        """Fit to an opened table: see :meth:`terafactor.runs.Trainable.learn`."""
-        self._learn(data, seed, callbacks, start=None if start is None else start.part("state"), elapsed=elapsed)
-        return self
-
-    def _learn(self, table: RatingTable, seed: int, callbacks: Sequence[Callback], **beginning: Any) -> InterruptGuard:
-        """Learn, and keep what was learned, whatever ended it."""
-        method, self._seed = self._method(seed), seed
-        rows = self._streamed(table)
-        self._ids = (table.user_ids, table.item_ids)
-        self.range_ = low, high = (float(table.values.min()), float(table.values.max()))
-        if low == high:
-            logger.warning(
-                "all ratings are %g, and so will be all predictions: there is nothing to learn from equal ratings, "
-                "as clicks or purchases are that are counted as ones", low,
-            )  # fmt: skip
-        with self._told(callbacks) as (told, guard):
-            self._state = method.learn(rows, told, **beginning)
-        with Executor(method.n_threads) as executor:
-            codes = method.codes(self._state, rows, executor)
-        self._set_model(self._completed(method.model(self._state), codes), table.user_ids, table.item_ids)
-        self._seen = Seen.of(table)
-        return guard
-
-    @contextlib.contextmanager
-    def _told(self, callbacks: Sequence[Callback] = ()) -> Generator[tuple[list[Callback], InterruptGuard], None, None]:
-        """Give all that a loop calls back: the callbacks given, one's own, a progress bar, and the guard of Ctrl-C."""
-        with contextlib.ExitStack() as stack:
-            shown = [stack.enter_context(contextlib.closing(_progress_bar()))] if self.verbose else []
-            guard = stack.enter_context(InterruptGuard())
-            yield [*callbacks, *self.callbacks, *shown, guard], guard
-
-    def open_data(self, X: Any) -> RatingTable:
-        """Return the table that ``learn`` takes."""
-        table = self._open(X)
-        if not len(table):
-            raise DataError(f"there is no rating among {table.shape[0]} users and {table.shape[1]} items")
-        return table
-
-    def describe_data(self, data: RatingTable) -> dict[str, Any]:
-        """Return numbers of users, items and ratings, and the fingerprint of a table."""
-        return {"shape": list(data.shape), "ratings": len(data), "fingerprint": data.fingerprint()}
-
-    def hold_out(self, data: RatingTable, amount: Any, seed: int) -> tuple[RatingTable, HeldOut | None, dict[str, Any]]:
-        """Return ratings to learn from, ratings to evaluate on, and what tells the choice again."""
-        return hold_out_ratings(data, amount, seed)
-
-    def held_out_objective(self, held_out: HeldOut) -> Callable[[Learner], float]:
-        """Return what computes the RMSE of a learner on held-out ratings."""
-        return self._objective(held_out, 0)
-
-    def _objective(self, held_out: HeldOut, seed: int) -> Callable[[Learner], float]:
-        method = self._method(seed)
-        known, asked = self._streamed(held_out.known), self._streamed(held_out.ratings)
-        wanted = np.zeros(known.shape[0], bool)
-        wanted[asked.users[asked.users >= 0]] = True
-        rows = known.take(wanted[known.users]).by_user()
-        model_of = method.watching(known)
-        low, high = (float(bound(held_out.known.values)) for bound in (np.min, np.max))
-
-        def objective(learner: Learner) -> float:
-            with Executor(method.n_threads) as executor:
-                model = model_of(learner)
-                predicted = model.with_users(model.encode(*rows, executor)).predict(asked.users, asked.items, executor)
-            return rmse(np.clip(predicted, low, high) if self.clip else predicted, asked.values)
-
-        return objective
-
-
-def _numbered(table: RatingTable, known: RatingTable) -> RatingTable:
-    """Return ratings by the numbers of another table, -1 for users and items that it does not have."""
-    users = known.user_ids.find(table.user_ids.values)[table.users]
-    items = known.item_ids.find(table.item_ids.values)[table.items]
-    return RatingTable(
-        users.astype(np.int32), items.astype(np.int32), table.values, known.user_ids, known.item_ids, table.times
-    )
-
-
-def _progress_bar() -> Any:
-    from terafactor.solver.progress import ProgressBar
-
-    return ProgressBar()
+    def _story(self, X: Any = None, *, title: str | None = None, **details: Any) -> Story:
+        """Return what a report is made from; rows of ratings are not shown one by one."""
+        users, items = self._ids
+        facts = {
+            "users": f"{len(users):,}",
+            "items": f"{len(items):,}",
+            "range": f"{self.range_[0]:g} to {self.range_[1]:g}",
+        }
+        found: dict[str, Any] = {
+            "data": facts, "objective_name": "RMSE on held-out ratings", "objective_is_error": True,
+            "feature_names": [str(item) for item in items.values],
+        }  # fmt: skip
+        if self.stream == "items" and details.get("stopped_by", "") is None:
+            found["components"] = None  # while such a run goes on, what it has are factors of users
+        return super()._story(None, title=title, **(found | details))

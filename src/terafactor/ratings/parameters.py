@@ -6,7 +6,7 @@ import math
 from numbers import Integral, Real
 from typing import Any
 
-from terafactor._checks import check_callbacks, check_flag
+from terafactor._checks import check_flag
 from terafactor._threads import resolve_threads
 from terafactor._typing import is_number
 from terafactor.errors import ParameterError
@@ -42,7 +42,6 @@ def check_parameters(estimator: Any) -> None:
     _one_of("statistics", estimator.statistics, "per_feature", "masked")
     _one_of("stream", estimator.stream, "users", "items")
     _one_of("codes", estimator.codes, "refit", "last")
-    check_callbacks(estimator.callbacks)
     check_flag("clip", estimator.clip)
     least = 2 if check_flag("explicit_biases", estimator.explicit_biases) else 1
     if not (is_number(estimator.n_components, Integral) and estimator.n_components >= least):

@@ -218,6 +218,13 @@ class Serving:
     def _open(self, X: Any) -> RatingTable:
         return open_ratings(X, duplicates=self.duplicates, columns=self.columns)
 
+    def _open_rated(self, X: Any) -> RatingTable:
+        """Return a table with at least one rating."""
+        table = self._open(X)
+        if not len(table):
+            raise DataError(f"there is no rating among {table.shape[0]} users and {table.shape[1]} items")
+        return table
+
 
 def _check_count(n: Any) -> None:
     if not (is_number(n, Integral) and n >= 1):

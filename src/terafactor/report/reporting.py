@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Mapping, Sequence
-from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +29,6 @@ class Reporting:
     """
 
     components_: Array
-
-    shows_rows = True
-    """Whether reports have something to say about single rows, for which these are read."""
 
     def report(
         self,
@@ -73,22 +69,6 @@ class Reporting:
 
     def _link(self, directory: Path) -> None:
         """Let reports in a directory link to what else is there; by default there is nothing to link to."""
-
-    def present(
-        self,
-        directory: Path,
-        config: Mapping[str, Any],
-        data: Any,
-        history: Sequence[Evaluation],
-        atoms: Array | None = None,
-    ) -> None:
-        """Write ``report.html`` of a run: as it stands, at these ``atoms`` (k, p), or without them at its end."""
-        model, state = self, {}
-        if atoms is not None:
-            model, state = copy(self), {"stopped_by": None}
-            model.components_ = atoms
-        story = model._story(data, title=directory.name, history=history, **run_details(config), **state)
-        write_report(directory / "report.html", story)
 
     def _rows_to_show(self, X: Any) -> MatrixSource:
         """Return the rows of X as a source."""

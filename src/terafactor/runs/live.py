@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 
 from rich.console import Console
 from rich.live import Live
@@ -12,7 +13,6 @@ from rich.table import Table
 
 from terafactor._words import data_size, duration
 from terafactor.runs.checkpoint import Checkpointer
-from terafactor.runs.signals import StopSignals
 from terafactor.solver.callbacks import Recorder, Snapshot
 
 logger = logging.getLogger("terafactor")
@@ -46,8 +46,10 @@ class LiveView:
 
     Parameters
     ----------
-    recorder, checkpointer, signals : Recorder, Checkpointer, StopSignals
-        Know the last objective, the last checkpoint and what asked to stop.
+    recorder, checkpointer : Recorder, Checkpointer
+        Know the last objective and the last checkpoint.
+    name : callable taking and returning a str
+        Names what ended the run, given what ended the loop.
     row_bytes : int
         Bytes of a full row; 0 when that means nothing.
     console : rich.console.Console or None
@@ -58,13 +60,13 @@ class LiveView:
         self,
         recorder: Recorder,
         checkpointer: Checkpointer,
-        signals: StopSignals,
+        name: Callable[[str], str],
         row_bytes: int,
         console: Console | None,
     ) -> None:
         self.recorder = recorder
         self.checkpointer = checkpointer
-        self.signals = signals
+        self.name = name
         self.row_bytes = row_bytes
         self.console = console
         self._first: Snapshot | None = None
@@ -123,7 +125,7 @@ class LiveView:
             ("checkpoint", self._checkpoint()),
         ]
         if snapshot.stopped_by is not None:
-            facts[5] = ("stopped by", self.signals.name(snapshot.stopped_by))
+            facts[5] = ("stopped by", self.name(snapshot.stopped_by))
         return facts
 
     def _rate(self, snapshot: Snapshot, name: str) -> float:

@@ -14,7 +14,7 @@ from terafactor.data.masks import largest_reduction
 from terafactor.data.rows import SelectedRows, choose_rows
 from terafactor.errors import ParameterError
 from terafactor.problem import Problem
-from terafactor.solver.callbacks import Callback, Snapshot
+from terafactor.solver.callbacks import Snapshot
 from terafactor.solver.options import SolverOptions
 from terafactor.solver.state import State
 
@@ -56,17 +56,12 @@ class ReductionTrial:
     """Bytes read from the source."""
 
 
-class TrialInterrupted(Exception):  # noqa: N818 - it is no error
-    """A callback asked to stop during a trial."""
-
-
 def choose_reduction(
     source: MatrixSource,
     held_out: MatrixSource,
     problem: Problem,
     options: SolverOptions,
     start: Callable[[SolverOptions], State | None],
-    callbacks: Sequence[Callback] = (),
 ) -> tuple[float, list[ReductionTrial]]:
     """Return the largest reduction that explains held-out rows about as well as any lower one, and the trials.
 
@@ -83,8 +78,6 @@ def choose_reduction(
         Those of the fit; their reduction is ignored.
     start : callable
         Returns the state that a fit with some options starts from.
-    callbacks : sequence of Callback
-        Called after every step; returning True raises TrialInterrupted.
     """
     nothing = np.zeros((options.n_components, source.shape[1]), source.dtype)
     unexplained = solver.objective(held_out, nothing, problem, options.n_threads, missing=options.missing)
@@ -94,7 +87,7 @@ def choose_reduction(
             "give fit a validation that has some, or reduction a number"
         )
     path: list[ReductionTrial] = []
-    for trial in _trials(source, held_out, problem, options, start, callbacks):
+    for trial in _trials(source, held_out, problem, options, start):
         path.append(trial)
         logger.info("reduction %g: held-out objective %.6g", trial.reduction, trial.objective)
         if has_settled(path, unexplained):
@@ -152,13 +145,12 @@ def _trials(
     problem: Problem,
     options: SolverOptions,
     start: Callable[[SolverOptions], State | None],
-    callbacks: Sequence[Callback],
 ) -> Iterator[ReductionTrial]:
     learned_from = _without(source, held_out)
     n_epochs = _trial_epochs(source, options)
     for reduction in candidates(source, options):
         tried = replace(options, reduction=reduction, n_epochs=n_epochs, tol=0.0, max_time=None)
-        last = _Last(callbacks)
+        last = _Last()
         state = solver.fit(learned_from, problem, tried, start(tried), [last])
         atoms = np.ascontiguousarray(state.dictionary)
         value = solver.objective(held_out, atoms, problem, options.n_threads, missing=options.missing)
@@ -174,13 +166,9 @@ def _without(source: MatrixSource, held_out: MatrixSource) -> MatrixSource:
 
 
 class _Last:
-    """Callback that keeps the bytes read, and raises when another one asks to stop."""
+    """Callback that keeps the bytes read."""
 
-    def __init__(self, callbacks: Sequence[Callback]) -> None:
-        self.callbacks = callbacks
-        self.bytes_read = 0
+    bytes_read = 0
 
     def __call__(self, snapshot: Snapshot) -> None:
         self.bytes_read = snapshot.bytes_read
-        if any([callback(snapshot) for callback in self.callbacks]):
-            raise TrialInterrupted

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from terafactor.errors import DataError, TerafactorError
-from terafactor.estimators.model_file import estimator_class
 from terafactor.report import Story, write_report
 from terafactor.report.reporting import run_details
 from terafactor.runs.artifact import Artifact, read_artifact
@@ -16,6 +15,7 @@ from terafactor.runs.checkpoint import newest
 from terafactor.runs.directory import RunDirectory
 from terafactor.runs.metrics import read_metrics
 from terafactor.runs.parameters import from_plain
+from terafactor.training.model_file import restored
 
 logger = logging.getLogger("terafactor")
 
@@ -63,10 +63,10 @@ def story_of_run(directory: Path | str, folder: Path | None = None) -> Story:
         details["stopped_by"] = "interrupt"
     if artifact is None:
         return Story(kind=config.get("kind", "run"), parameters=from_plain(config.get("parameters", {})), **details)
-    estimator = estimator_class(artifact.kind).from_artifact(artifact)
+    estimator = restored(artifact)
     if finished and folder is not None and folder.absolute() == run.path:
         estimator._link(run.path)
-    rows, missing = _rows(estimator, config) if estimator.shows_rows else (None, None)
+    rows, missing = _rows(estimator, config) if estimator._task().shows_rows else (None, None)
     if missing is not None:
         logger.warning("the report of %s has less in it than it could: %s", run.path, missing)
     return estimator._story(rows, warnings=[] if missing is None else [missing], **details)
@@ -87,11 +87,12 @@ def _rows(estimator: Any, config: dict[str, Any]) -> tuple[Any, str | None]:
     if source is None:
         return None, f"The data was in memory and is not at hand, so {lacking}."
     try:
-        data = copy(estimator).open_data(source)  # what it sets may not fit the model, if the data is another by now
-        found = estimator.describe_data(data).get("fingerprint")
+        task = copy(estimator)._task()  # what it sets may not fit the model, if the data is another by now
+        data = task.open_data(source)
+        found = task.describe_data(data).get("fingerprint")
         if found != config["data"].get("fingerprint"):
             raise DataError("it is other data than the run learned from")
-        _, held_out, _ = estimator.hold_out(data, config.get("holdout", 0), config["seed"])
+        _, held_out, _ = task.hold_out(data, config.get("holdout", 0), config["seed"])
     except (TerafactorError, OSError) as error:
         return None, f"The data could not be read again, so {lacking}: {error}"
     return data if held_out is None else held_out, None

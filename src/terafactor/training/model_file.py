@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from importlib import import_module
 from numbers import Real
 from pathlib import Path
@@ -17,24 +18,25 @@ from terafactor.errors import DataError, ParameterError
 from terafactor.runs.artifact import Artifact, place_of, read_artifact, write_artifact
 from terafactor.runs.directory import RunDirectory
 from terafactor.runs.parameters import from_plain
-from terafactor.solver.position import Position
+from terafactor.training.task import Task
 
 logger = logging.getLogger("terafactor")
 
 
 class ModelFileMixin:
-    """Gives an estimator ``save`` and ``export``; it implements ``to_artifact`` and ``from_artifact``."""
+    """Gives an estimator ``save`` and ``export``."""
 
-    kind: str
-
-    def to_artifact(self, position: Position | None = None) -> Artifact:
-        """Return what a file holds."""
+    def _task(self) -> Task:
+        """Return what the :class:`~terafactor.training.Trainer` and model files need to know of the estimator."""
         raise NotImplementedError
 
     @classmethod
-    def from_artifact(cls, artifact: Artifact) -> Self:
-        """Return the estimator that a file holds."""
-        raise NotImplementedError
+    def _from_file(cls, parameters: Mapping[str, Any]) -> Self:
+        """Return an estimator with the parameters in a file, refusing those that it does not have."""
+        unknown = sorted(set(parameters) - set(cls._get_param_names()))  # type: ignore[attr-defined]
+        if unknown:
+            raise DataError(f"the file has parameters that {cls.__name__} does not: {', '.join(unknown)}")
+        return cls(**parameters)
 
     def save(self, path: Path | str, *, overwrite: bool = False) -> None:
         """Write the fitted model to a folder, for :func:`terafactor.load_model`.
@@ -46,7 +48,7 @@ class ModelFileMixin:
         overwrite : bool
             Whether a model there may be replaced.
         """
-        write_artifact(self.to_artifact(), path, overwrite=overwrite)
+        write_artifact(self._task().artifact(), path, overwrite=overwrite)
 
     def export(self, path: Path | str, *, overwrite: bool = False) -> None:
         """Write the learned arrays and numbers as a plain ``.npz``, for programs that do not know terafactor.
@@ -102,7 +104,7 @@ def load_model(path: Path | str) -> Any:
     """
     run = RunDirectory(path)
     artifact = read_artifact(_model_of(run) if run.is_run else path)
-    return estimator_class(artifact.kind).from_artifact(artifact)
+    return restored(artifact)
 
 
 def _model_of(run: RunDirectory) -> Path:
@@ -120,21 +122,18 @@ def _model_of(run: RunDirectory) -> Path:
     return model
 
 
-def estimator_class(kind: Any) -> Any:
-    """Return the class that a kind of model file is of, out of a fixed table."""
+def restored(artifact: Artifact) -> Any:
+    """Return the fitted estimator that a model file or a checkpoint holds."""
+    estimator = unfitted(artifact.kind, artifact.parameters)
+    estimator._task().restore(artifact.position)
+    return estimator
+
+
+def unfitted(kind: Any, parameters: Mapping[str, Any]) -> Any:
+    """Return an estimator of a kind with plain parameters; its class comes out of a fixed table."""
     from terafactor import KINDS
 
     if kind not in KINDS:
         raise DataError(f"the file holds a {kind!r}, which is none of {', '.join(KINDS)}")
     module, name = KINDS[kind].split(":")
-    return getattr(import_module(module), name)
-
-
-def known_parameters(estimator: type, artifact: Artifact) -> dict[str, Any]:
-    """Return the parameters in a file, refusing those that the estimator does not have."""
-    parameters = from_plain(artifact.parameters)
-    known = estimator._get_param_names()  # type: ignore[attr-defined]
-    unknown = sorted(set(parameters) - set(known))
-    if unknown:
-        raise DataError(f"the file has parameters that {artifact.kind} does not: {', '.join(unknown)}")
-    return parameters
+    return getattr(import_module(module), name)._from_file(from_plain(parameters))

@@ -4,50 +4,42 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from terafactor import solver
-from terafactor._random import resolve_seed
 from terafactor._threads import resolve_threads
 from terafactor._typing import Array
-from terafactor.data import ArraySource, MatrixSource, SparseSource, open_source
+from terafactor.data import MatrixSource
 from terafactor.data.masks import masks_of
-from terafactor.data.open import must_be_opened
 from terafactor.data.output import open_matrix
-from terafactor.data.rows import SelectedRows
-from terafactor.data.sparse import check_sparse
-from terafactor.data.table import at_hand
-from terafactor.errors import DataError, DataTypeError, ParameterError
-from terafactor.estimators import defaults
-from terafactor.estimators.output import hand_back_files
-from terafactor.estimators.training import Beginning, DictionaryTraining
-from terafactor.problem import ElasticNet, NormBall, Problem
+from terafactor.dictionary.auto_reduction import ReductionTrial
+from terafactor.dictionary.more_rows import MoreRows
+from terafactor.dictionary.output import hand_back_files
+from terafactor.dictionary.parameters import options_of, problem_of
+from terafactor.dictionary.rows import DTYPES, rows_of
+from terafactor.dictionary.task import DictionaryTask
+from terafactor.errors import DataError
+from terafactor.problem import ElasticNet, NormBall
 from terafactor.report import Reporting
-from terafactor.runs.failure import unless_it_fails
-from terafactor.solver import SolverOptions, State
-from terafactor.solver.callbacks import Callback, Recorder
+from terafactor.solver import State
+from terafactor.solver.callbacks import Callback, Evaluation
 from terafactor.solver.plan import Plan
-
-if TYPE_CHECKING:
-    from terafactor.solver.interrupt import InterruptGuard
-    from terafactor.solver.progress import RowsProgress
-
-DTYPES = [np.float64, np.float32]
-"""What is kept as it is; anything else numeric becomes float64."""
+from terafactor.solver.progress import RowsProgress
+from terafactor.solver.settling import SETTLED, progress_in_words
+from terafactor.training.journal import FitJournal, Journal
+from terafactor.training.model_file import ModelFileMixin
+from terafactor.training.trainer import Trainer
 
 
 @hand_back_files
 class MaskedDictionaryLearning(
-    DictionaryTraining, Reporting, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    ModelFileMixin, Reporting, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
     r"""Factorize a matrix that is huge in both dimensions, ``X ~ codes @ components``.
 
@@ -148,6 +140,28 @@ class MaskedDictionaryLearning(
     (200, 5)
     """
 
+    components_: Array
+    history_: list[Evaluation]
+    geometry_: tuple[int, ...] | None
+    statistics_: str
+    reduction_: float
+    reduction_path_: list[ReductionTrial]
+    stopped_by_: str | None
+    alpha_: float
+    batch_size_: int
+    n_iter_: int
+    n_steps_: int
+    feature_counts_: Array
+    n_features_in_: int
+    feature_names_in_: Array
+    _state: State
+    _seed: int
+    _constraint: NormBall
+    """Ball that holds the atoms of the state."""
+
+    _n_rows: int
+    """Rows of a pass."""
+
     def __init__(
         self,
         n_components: int = 20,
@@ -203,21 +217,7 @@ class MaskedDictionaryLearning(
         validation : array-like of shape (n_rows, n_features) or MatrixSource, optional
             Held-out rows, on which ``history_`` records the objective.
         """
-        with unless_it_fails(self):
-            problem = self._problem()
-            source = self._source(X, reset=True)
-            options = self._options(source)
-            held_out = None if validation is None else self._source(validation, reset=False, name="validation")
-            beginning = self._prepare(source, problem, options, held_out)
-            self._seed = options.seed
-            objective = None if held_out is None else self.held_out_objective(held_out)
-            recorder = Recorder(objective, audience=self.callbacks)
-            guard = self._learn(source, beginning, [recorder])
-        self.history_ = recorder.history
-        self.stopped_by_ = "interrupt" if guard.requested else recorder.stopped_by
-        guard.raise_if_requested()
-        for warning in self._advice:
-            warnings.warn(warning.text, warning.category, stacklevel=2)
+        Trainer(self._task(), FitJournal(validation)).fit(X)
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -228,53 +228,8 @@ class MaskedDictionaryLearning(
         X : array-like of shape (n_rows, n_features) or MatrixSource
         y : ignored
         """
-        with unless_it_fails(self):
-            guard = self._learn_more(X)
-        guard.raise_if_requested()
+        Trainer(MoreRows(self), Journal()).fit(X)
         return self
-
-    def _learn_more(self, X: Any) -> InterruptGuard:
-        first = not hasattr(self, "_state")
-        problem = self._problem()
-        source = self._source(X, reset=first)
-        if first:
-            seed, state = resolve_seed(self.random_state), None
-        else:
-            seed, state = self._seed, self._state if self._is_sure(source, problem) else copy.deepcopy(self._state)
-            if state.dictionary.shape[0] != self.n_components:
-                raise ParameterError(
-                    f"n_components is {self.n_components!r} but the model has {state.dictionary.shape[0]} atoms: "
-                    "call fit to start anew"
-                )
-        options = self._options_to_go_on(source, seed=seed, n_epochs=1, tol=0.0, max_time=None, shuffle=False)
-        if state is None:
-            problem, state = self._start_stream(source, problem, options)
-        elif problem.constraint != self._constraint:
-            state.dictionary[:] = problem.constraint.project(state.dictionary)
-            state.sizes = problem.constraint.psi(state.dictionary)
-        self._seed = seed
-        return self._learn(source, Beginning(problem, options, state, sample=None))
-
-    def _start_stream(
-        self, source: MatrixSource, problem: Problem, options: SolverOptions
-    ) -> tuple[Problem, State]:
-        """Return where a stream of rows begins: "auto" follows its first batch alone, however the stream is cut."""
-        atoms = self._starting_atoms(source, problem, options)
-        if self.alpha == "auto":
-            first = SelectedRows(source, np.arange(min(options.batch_size, source.shape[0])))
-            problem = replace(problem, alpha=defaults.choose_alpha(problem, first, atoms, options))
-        self.alpha_, self.batch_size_ = float(problem.alpha), options.batch_size
-        return problem, State.start(atoms, problem, masked=options.masked)
-
-    def _is_sure(self, source: MatrixSource, problem: Problem) -> bool:
-        """Whether steps can be done on the state itself, since nothing may fail after some of them.
-
-        What is not in memory is checked as it is read, and may turn out bad then; so may a callback. Arrays that came
-        from a memory map cannot be written to.
-        """
-        state, constant = self._state, problem.constraint == self._constraint
-        at_hand = source.in_memory and source.dtype == state.dictionary.dtype and state.feature_counts.flags.writeable
-        return at_hand and constant and not self.callbacks
 
     def transform(self, X: Any, *, out: str | Path | None = None) -> Array:
         """Return the codes of the rows of X, an array of shape (n_samples, n_components).
@@ -289,12 +244,12 @@ class MaskedDictionaryLearning(
             the disk, whatever ``set_output`` says: a read-only memory map, or the Zarr array.
         """
         check_is_fitted(self, "components_")
-        source = self._source(X, reset=False)
-        parts = (source, self.components_, self._problem(), resolve_threads(self.n_threads))
+        source = rows_of(self, X, reset=False)
+        parts = (source, self.components_, problem_of(self), resolve_threads(self.n_threads))
         with contextlib.ExitStack() as stack:
             options: dict[str, Any] = {"missing": self.missing is not None}
             if self.verbose:
-                options["progress"] = stack.enter_context(_rows_progress("encoding", source))
+                options["progress"] = stack.enter_context(RowsProgress("encoding", source.shape[0]))
             if out is None:
                 return solver.encode(*parts, **options)
             solver.encode_to(out, *parts, **options)
@@ -315,9 +270,9 @@ class MaskedDictionaryLearning(
         out of the mean, which is NaN when no row has one.
         """
         check_is_fitted(self, "components_")
-        source = self._source(X, reset=False)
+        source = rows_of(self, X, reset=False)
         n_threads, missing = resolve_threads(self.n_threads), self.missing is not None
-        return solver.objective(source, self.components_, self._problem(), n_threads, missing=missing)
+        return solver.objective(source, self.components_, problem_of(self), n_threads, missing=missing)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return minus the objective: higher is better, as model selection expects."""
@@ -334,10 +289,24 @@ class MaskedDictionaryLearning(
         X : array-like of shape (n_samples, n_features), MatrixSource, or anything else that open_source takes
         """
         other = copy.copy(self)
-        source = other._source(X, reset=True)
-        options = self._options(source, seed=0)
+        source = rows_of(other, X, reset=True)
+        options = options_of(self, source, seed=0)
         masks_of(source, options.reduction, seed=0)
-        return solver.make_plan(source, self._problem(), options, from_rows=self.init is None)
+        return solver.make_plan(source, problem_of(self), options, from_rows=self.init is None)
+
+    @property
+    def progress_(self) -> str:
+        """Whether the fit has settled, in words: "settled", or by how much it still improves per pass."""
+        check_is_fitted(self, "components_")
+        return self._progress(getattr(self, "history_", ()))
+
+    def _progress(self, history: Sequence[Evaluation]) -> str:
+        checks = self._state.checks if hasattr(self, "_state") else ()
+        tol = SETTLED if isinstance(self.tol, str) or self.tol == 0 else self.tol
+        return progress_in_words(checks, history, self._n_rows, tol)
+
+    def _task(self) -> DictionaryTask:
+        return DictionaryTask(self)
 
     @property
     def _n_features_out(self) -> int:
@@ -350,81 +319,5 @@ class MaskedDictionaryLearning(
         tags.input_tags.allow_nan = self.missing == "nan"
         return tags
 
-    def _source(self, X: Any, *, reset: bool, name: str = "X") -> MatrixSource:
-        """Return a source of validated numbers, checked against the features of the model unless ``reset``."""
-        if self.missing not in (None, "nan", "absent"):
-            raise ParameterError(f"missing must be None, 'nan' or 'absent', got {self.missing!r}")
-        if must_be_opened(X):
-            X = open_source(X)
-            if reset:
-                self._take_features(X)
-            else:
-                self._check_features(X, name)
-            return X.absent_as_missing() if self.missing == "absent" else X
-        X = self._fill_masked(in_native_order(at_hand(X)), name)
-        if issparse(X):
-            check_sparse(X, name)
-        if not reset and name != "X" and np.ndim(X) == 2 and X.shape[1] != self.n_features_in_:
-            raise DataError(f"{name} has {X.shape[1]} features, but X has {self.n_features_in_}")
-        array = validate_data(
-            self, X, reset=reset, dtype=DTYPES, accept_sparse="csr", ensure_all_finite=False, accept_large_sparse=True
-        )
-        allow_nan = self.missing is not None
-        if issparse(array):
-            absent = np.nan if self.missing == "absent" else 0.0
-            return SparseSource(array, name, absent=absent, allow_nan=allow_nan)
-        if self.missing == "absent":
-            raise DataTypeError(
-                f"missing='absent' is for sparse matrices, got {name} of type {type(X).__name__}: "
-                "mark missing entries of a dense one with NaN and say missing='nan'"
-            )
-        return ArraySource(array, name, allow_nan=allow_nan)
-
-    def _take_features(self, source: MatrixSource) -> None:
-        """Set number and names of features, as ``validate_data`` does from an array or a frame."""
-        self.n_features_in_ = source.shape[1]
-        if source.feature_names is not None:
-            self.feature_names_in_ = np.array(source.feature_names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-
-    def _check_features(self, source: MatrixSource, name: str) -> None:
-        """Refuse a source whose features are not those of the model; one without names can be of any."""
-        if source.shape[1] != self.n_features_in_:
-            raise DataError(
-                f"{name} has {source.shape[1]} features, but the model was fitted with {self.n_features_in_}"
-            )
-        needed = getattr(self, "feature_names_in_", None)
-        if source.feature_names is None or needed is None:
-            return
-        pairs = enumerate(zip(source.feature_names, needed, strict=True))
-        difference = next((f"feature {at} is {got!r}, not {want!r}" for at, (got, want) in pairs if got != want), None)
-        if difference is not None:
-            raise DataError(
-                f"The feature names of {name} should match those that were passed during fit, in the same order: "
-                f"{difference}; choose them by name, as in open_source(table, columns=estimator.feature_names_in_)"
-            )
-
     def _rows_to_show(self, X: Any) -> MatrixSource:
-        return self._source(X, reset=False)
-
-    def _fill_masked(self, X: Any, name: str) -> Any:
-        """Return X, with NaN for the masked entries of a NumPy masked array."""
-        if not isinstance(X, np.ma.MaskedArray) or not np.ma.is_masked(X):
-            return X
-        if self.missing != "nan":
-            raise DataError(f"{name} is a masked array with masked entries: say missing='nan' to take them for missing")
-        return np.ma.filled(X.astype(X.dtype if X.dtype in DTYPES else np.float64), np.nan)
-
-
-def in_native_order(X: Any) -> Any:
-    """Return X, an array of floats in the byte order of this machine if it has another: validation would widen it."""
-    if isinstance(X, np.ndarray) and X.dtype.kind == "f" and not X.dtype.isnative:
-        return X.astype(X.dtype.newbyteorder("="))
-    return X
-
-
-def _rows_progress(what: str, source: MatrixSource) -> RowsProgress:
-    from terafactor.solver.progress import RowsProgress
-
-    return RowsProgress(what, source.shape[0])
+        return rows_of(self, X, reset=False)

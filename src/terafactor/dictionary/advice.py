@@ -13,8 +13,8 @@ from terafactor import solver
 from terafactor._typing import Array
 from terafactor._words import count, number, percent
 from terafactor.data import MatrixSource
+from terafactor.dictionary.defaults import lasso_strength
 from terafactor.errors import FitWarning
-from terafactor.estimators.defaults import lasso_strength
 from terafactor.problem import Problem
 from terafactor.solver import SolverOptions, State
 from terafactor.solver.settling import fall_per_pass, last_fall

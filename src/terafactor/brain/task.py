@@ -1,0 +1,195 @@
+"""What learning an atlas contributes to the training: imaging around the task of a dictionary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from terafactor._threads import resolve_threads
+from terafactor._typing import Array
+from terafactor.brain import maps
+from terafactor.brain.initial import initial_maps
+from terafactor.brain.kinds import kind_named, masker_options, options_in_file, unreadable
+from terafactor.brain.preparation import masked_images, packed_images
+from terafactor.brain.reporting import PAGES
+from terafactor.data import BatchStream, MatrixSource
+from terafactor.data.masks import masks_of
+from terafactor.dictionary import MaskedDictionaryLearning
+from terafactor.dictionary.parameters import options_of, problem_of
+from terafactor.dictionary.task import DictionaryTask
+from terafactor.errors import DataError, ParameterError
+from terafactor.runs.parameters import plain_parameters
+from terafactor.solver.callbacks import Callback, Evaluation
+from terafactor.solver.fit import initial_atoms
+from terafactor.solver.loop import Learner
+from terafactor.solver.position import Position
+from terafactor.training.task import Start, Task
+
+if TYPE_CHECKING:
+    from terafactor.brain.estimator import BrainDictionaryLearning
+    from terafactor.brain.images import ImagesSource
+
+VISITS = 30
+"""How often each feature is visited by default: below that, masked statistics are still far from full ones."""
+
+
+class AtlasTask(Task):
+    """Learns an atlas from images; ``X`` is images, or a mapping with ``images`` and ``confounds``."""
+
+    kind = "BrainDictionaryLearning"
+    estimator: BrainDictionaryLearning
+
+    def __init__(self, estimator: BrainDictionaryLearning) -> None:
+        super().__init__(estimator)
+        self.inner = DictionaryTask(new_learner(estimator))
+
+    def open_data(self, X: Any) -> MatrixSource:
+        """Return the masked and cleaned volumes, packed unless ``store`` is False."""
+        model, given = self.estimator, X if isinstance(X, Mapping) else {"images": X}
+        source = self._masked(given["images"], given.get("confounds"))
+        background, data = source.background(), self._packed(source)
+        model.masker_, model.mask_img_, model._kind = source.masker, source.masker.mask_img_, source.kind
+        model.background_ = background
+        return data
+
+    def _masked(self, images: Any, confounds: Any) -> ImagesSource:
+        model, learner = self.estimator, self.inner.estimator
+        n_threads = 1 if model.store is False else resolve_threads(model.n_threads)
+        source = masked_images(
+            images, confounds, model.mask, model._masker_options(), resample=model.resample, n_threads=n_threads
+        )
+        problem_of(learner)  # refuses parameters that cannot work before hours are spent on packing
+        options_of(learner, source)
+        return source
+
+    def _packed(self, source: ImagesSource) -> MatrixSource:
+        model = self.estimator
+        if model.store is False:
+            return source
+        n_threads = resolve_threads(model.n_threads)
+        return packed_images(
+            source, model.store, block_rows=model.batch_size, n_threads=n_threads, show=bool(model.verbose)
+        )
+
+    def describe_data(self, data: MatrixSource) -> dict[str, Any]:
+        return self.inner.describe_data(data)
+
+    def hold_out(self, data: MatrixSource, amount: Any, seed: int) -> tuple[Any, Any, dict[str, Any]]:
+        return self.inner.hold_out(data, amount, seed)
+
+    def open_validation(self, X: Any, data: MatrixSource) -> MatrixSource:
+        model = self.estimator
+        return masked_images(X, None, model.masker_, {}, resample=model.resample)
+
+    def objective(self, held_out: MatrixSource) -> Callable[[Learner], float]:
+        return self.inner.objective(held_out)
+
+    def prepare(self, data: MatrixSource, start: Start) -> None:
+        model, learner = self.estimator, self.inner.estimator
+        learner.set_params(n_epochs=self._n_epochs(data, start.seed))
+        if start.position is None:
+            learner.set_params(init=self._first_maps(data, start.seed))
+        self.inner.prepare(data, start)
+        model._learner = learner
+
+    def _n_epochs(self, data: MatrixSource, seed: int) -> float:
+        """Return the passes to make: by default as few as visit every feature often enough."""
+        model = self.estimator
+        if model.n_epochs is not None:
+            return model.n_epochs
+        masks = masks_of(data, model.reduction, seed)
+        return BatchStream(data, model.batch_size, masks, seed, whole_rows=False).epochs_until(VISITS)
+
+    def _first_maps(self, data: MatrixSource, seed: int) -> Array:
+        model, kind = self.estimator, self.estimator._kind
+        constraint = problem_of(self.inner.estimator).constraint
+        if model.dict_init is None:
+            return initial_maps(data, constraint, model.n_components, model.batch_size, model.reduction, seed)
+        plain = kind.masker_at(Position({}, kind.masker_arrays(model.masker_)), {})
+        try:
+            given = np.atleast_2d(plain.transform_single_imgs(kind.open(model.dict_init, model.mask)))
+        except unreadable() as error:
+            raise DataError(f"dict_init must be an image of maps as the images are, or its path: {error}") from error
+        if len(given) != model.n_components:
+            raise ParameterError(f"dict_init has {len(given)} maps, but n_components is {model.n_components}")
+        return initial_atoms(np.ascontiguousarray(given, data.dtype), model.n_components, constraint, seed)
+
+    def learn(self, data: MatrixSource, callbacks: Sequence[Callback]) -> None:
+        self.inner.learn(data, callbacks)
+        self._set_maps()
+
+    def review(self, data: MatrixSource) -> list[Any]:
+        return self.inner.review(data)
+
+    def _set_maps(self) -> None:
+        """Set the learned attributes: maps by what they explain, mostly positive."""
+        model, learner = self.estimator, self.inner.estimator
+        model._learner = learner
+        learned = np.ascontiguousarray(learner.components_)
+        chosen = learned[maps.order(learned, learner._state.code_gram)]
+        model.components_, model.labels_, model._pages = chosen * maps.signs(chosen)[:, np.newaxis], (), ()
+        model.n_steps_, model.feature_counts_ = learner.n_steps_, learner.feature_counts_
+        model.statistics_ = learner.statistics_
+
+    def position(self, position: Position | None = None) -> Position:
+        model = self.estimator
+        learned = model._learner._task().position(position)
+        arrays = {f"brain.{name}": array for name, array in model._kind.masker_arrays(model.masker_).items()}
+        if model.background_ is not None:
+            arrays["brain.background"] = model.background_
+        facts = {"brain.kind": model._kind.name, "brain.options": plain_parameters(masker_options(model.masker_))}
+        numbers = facts | dict(learned.numbers) | {"stopped_by": getattr(model, "stopped_by_", None)}
+        return Position(numbers, arrays | dict(learned.arrays))
+
+    def restore(self, position: Position) -> None:
+        model, brain = self.estimator, position.part("brain")
+        model._kind = kind_named(brain.number("kind", str))
+        model.masker_ = model._kind.masker_at(brain, options_in_file(brain.number("options", dict)))
+        model.mask_img_ = model.masker_.mask_img_
+        model.background_ = brain.arrays.get("background")
+        self.inner.restore(position)
+        self._set_maps()
+        if hasattr(self.inner.estimator, "stopped_by_"):
+            model.stopped_by_ = self.inner.estimator.stopped_by_
+
+    def present(
+        self,
+        directory: Path,
+        config: Mapping[str, Any],
+        data: Any,
+        history: Sequence[Evaluation],
+        atoms: Array | None = None,
+    ) -> None:
+        """Write ``report.html`` of a run, and at its end the maps.
+
+        Pages of single maps are written again where there are some of an earlier end.
+        """
+        model = self.estimator
+        if atoms is None:
+            model.save_maps(directory / "maps", overwrite=True)
+            if (directory / PAGES).is_dir() and not getattr(model, "_pages", ()):
+                model.write_viewers(directory)
+        shown = None if atoms is None else atoms * maps.signs(atoms)[:, np.newaxis]
+        super().present(directory, config, data, history, shown)
+
+
+def new_learner(model: BrainDictionaryLearning) -> MaskedDictionaryLearning:
+    """Return the numeric part, in the setting of the paper. ``n_epochs=None`` is resolved when data is known."""
+    return MaskedDictionaryLearning(
+        model.n_components,
+        alpha=model.alpha,
+        penalty="l2",
+        constraint="l1",
+        positive_dict=model.positive_dict,
+        reduction=model.reduction,
+        batch_size=model.batch_size,
+        n_epochs=1 if model.n_epochs is None else model.n_epochs,
+        forgetting=model.forgetting,
+        tol=model.tol,
+        max_time=model.max_time,
+        n_threads=model.n_threads,
+        callbacks=model.callbacks,
+    )

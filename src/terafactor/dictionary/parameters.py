@@ -1,0 +1,116 @@
+"""The parameters of MaskedDictionaryLearning: checked, and turned into a problem and how to solve it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_array
+
+from terafactor import solver
+from terafactor._checks import check_flag
+from terafactor._random import resolve_seed
+from terafactor._threads import resolve_threads
+from terafactor._typing import Array
+from terafactor.data import MatrixSource
+from terafactor.data.masks import masks_of
+from terafactor.data.source import MUST_BE_FINITE, check_finite
+from terafactor.dictionary import defaults
+from terafactor.errors import ParameterError
+from terafactor.problem import PowerDecay, Problem
+from terafactor.problem.constraint import resolve_constraint
+from terafactor.problem.penalty import resolve_penalty
+from terafactor.solver.options import SolverOptions, Statistics
+from terafactor.solver.settling import SETTLED
+
+if TYPE_CHECKING:
+    from terafactor.dictionary.estimator import MaskedDictionaryLearning
+
+
+def problem_of(estimator: MaskedDictionaryLearning) -> Problem:
+    """Return what is minimised; before a fit with ``alpha="auto"``, with no penalty yet."""
+    alpha = estimator.alpha
+    if isinstance(alpha, str) and alpha != "auto":
+        raise ParameterError(f"alpha must be 'auto' or a number >= 0, got {alpha!r}")
+    positive_code = check_flag("positive_code", estimator.positive_code)
+    positive_dict = check_flag("positive_dict", estimator.positive_dict)
+    return Problem(
+        alpha=getattr(estimator, "alpha_", 0.0) if alpha == "auto" else alpha,
+        penalty=resolve_penalty(estimator.penalty, positive=positive_code),
+        constraint=resolve_constraint(estimator.constraint, positive=positive_dict),
+    )
+
+
+def options_of(estimator: MaskedDictionaryLearning, source: MatrixSource, **changes: Any) -> SolverOptions:
+    """Return how the problem is solved for a source, with every "auto" resolved except that of the reduction."""
+    n_rows, n_features = source.shape
+    statistics: Statistics = "full" if source.in_memory else "masked"
+    auto: dict[str, Any] = {
+        "reduction": 1,
+        "statistics": statistics,
+        "batch_size": lambda: defaults.batch_size(estimator.n_components, n_features),
+        "n_epochs": lambda: defaults.most_passes(source, estimator.n_components),
+        "tol": SETTLED if estimator.n_epochs == "auto" else 0.0,
+    }
+    values: dict[str, Any] = {
+        "n_components": estimator.n_components,
+        "projection": estimator.projection,
+        "max_time": estimator.max_time,
+        "missing": estimator.missing is not None,
+        "n_threads": resolve_threads(estimator.n_threads),
+    }
+    for name, automatic in auto.items():
+        values[name] = getattr(estimator, name)
+        if isinstance(values[name], str) and values[name] == "auto":
+            SolverOptions(estimator.n_components)  # refuses a number of atoms from which nothing follows
+            values[name] = automatic() if callable(automatic) else automatic
+    if "seed" not in changes:
+        values["seed"] = resolve_seed(estimator.random_state)
+    options = SolverOptions(**(values | changes))
+    if estimator.forgetting != "auto":
+        return replace(options, schedule=PowerDecay(estimator.forgetting))
+    return replace(options, schedule=defaults.schedule(options, n_rows if options.shuffle else None))
+
+
+def options_to_go_on(estimator: MaskedDictionaryLearning, source: MatrixSource, **changes: Any) -> SolverOptions:
+    """Return the options of a fit that goes on or comes in parts: with the reduction given, or chosen before."""
+    options_of(estimator, source, **changes)  # a parameter that is wrong in itself is refused first
+    reduction: Any = estimator.reduction
+    if reduction == "auto":
+        if not hasattr(estimator, "reduction_"):
+            raise ParameterError(
+                "reduction='auto' needs fit, which sees all the rows: call it before partial_fit, or give a number"
+            )
+        reduction = estimator.reduction_
+    masks_of(source, reduction, seed=0)  # refuses one above the number of features before anything changes
+    return options_of(estimator, source, reduction=reduction, **changes)
+
+
+def starting_atoms(
+    estimator: MaskedDictionaryLearning, source: MatrixSource, problem: Problem, options: SolverOptions
+) -> Array:
+    """Return the atoms (k, p) that ``init`` stands for, or those made from the first rows visited."""
+    if estimator.init is None:
+        return solver.starting_atoms(source, problem, options)
+    given = getattr(estimator.init, "components_", estimator.init)
+    if isinstance(given, BaseEstimator):
+        raise ParameterError(
+            "init is an estimator that is not fitted (clone and grid searches drop what it learned): "
+            "give its components_"
+        )
+    if isinstance(given, str):
+        raise ParameterError(f"init must be None, an array of atoms or a fitted estimator, got {given!r}")
+    needed = (options.n_components, source.shape[1])
+    if np.shape(given) != needed:
+        raise ParameterError(f"init has shape {np.shape(given)}, but n_components and the features of X need {needed}")
+    atoms = check_array(given, dtype=[source.dtype], input_name="init", ensure_all_finite=False)
+    check_finite(atoms, "init", about_nan=MUST_BE_FINITE)
+    atoms = problem.constraint.project(atoms)
+    if not atoms.any():
+        positive = " (with positive_dict, its negative entries are)" if problem.constraint.positive else ""
+        raise ParameterError(
+            f"init is zero everywhere{positive}, and atoms of zeros stay so: give others, or None for rows of X"
+        )
+    return atoms

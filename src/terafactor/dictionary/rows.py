@@ -1,0 +1,95 @@
+"""Rows given by the user, as a source of validated numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.utils.validation import validate_data
+
+from terafactor.data import ArraySource, MatrixSource, SparseSource, open_source
+from terafactor.data.open import must_be_opened
+from terafactor.data.sparse import check_sparse
+from terafactor.data.table import at_hand
+from terafactor.errors import DataError, DataTypeError, ParameterError
+
+if TYPE_CHECKING:
+    from terafactor.dictionary.estimator import MaskedDictionaryLearning
+
+DTYPES = [np.float64, np.float32]
+"""What is kept as it is; anything else numeric becomes float64."""
+
+
+def rows_of(estimator: MaskedDictionaryLearning, X: Any, *, reset: bool, name: str = "X") -> MatrixSource:
+    """Return a source of validated numbers, checked against the features of the model unless ``reset``."""
+    if estimator.missing not in (None, "nan", "absent"):
+        raise ParameterError(f"missing must be None, 'nan' or 'absent', got {estimator.missing!r}")
+    if must_be_opened(X):
+        X = open_source(X)
+        if reset:
+            _take_features(estimator, X)
+        else:
+            _check_features(estimator, X, name)
+        return X.absent_as_missing() if estimator.missing == "absent" else X
+    X = _fill_masked(estimator, in_native_order(at_hand(X)), name)
+    if issparse(X):
+        check_sparse(X, name)
+    if not reset and name != "X" and np.ndim(X) == 2 and X.shape[1] != estimator.n_features_in_:
+        raise DataError(f"{name} has {X.shape[1]} features, but X has {estimator.n_features_in_}")
+    array = validate_data(
+        estimator, X, reset=reset, dtype=DTYPES, accept_sparse="csr", ensure_all_finite=False, accept_large_sparse=True
+    )
+    allow_nan = estimator.missing is not None
+    if issparse(array):
+        absent = np.nan if estimator.missing == "absent" else 0.0
+        return SparseSource(array, name, absent=absent, allow_nan=allow_nan)
+    if estimator.missing == "absent":
+        raise DataTypeError(
+            f"missing='absent' is for sparse matrices, got {name} of type {type(X).__name__}: "
+            "mark missing entries of a dense one with NaN and say missing='nan'"
+        )
+    return ArraySource(array, name, allow_nan=allow_nan)
+
+
+def _take_features(estimator: MaskedDictionaryLearning, source: MatrixSource) -> None:
+    """Set number and names of features, as ``validate_data`` does from an array or a frame."""
+    estimator.n_features_in_ = source.shape[1]
+    if source.feature_names is not None:
+        estimator.feature_names_in_ = np.array(source.feature_names, dtype=object)
+    elif hasattr(estimator, "feature_names_in_"):
+        del estimator.feature_names_in_
+
+
+def _check_features(estimator: MaskedDictionaryLearning, source: MatrixSource, name: str) -> None:
+    """Refuse a source whose features are not those of the model; one without names can be of any."""
+    if source.shape[1] != estimator.n_features_in_:
+        raise DataError(
+            f"{name} has {source.shape[1]} features, but the model was fitted with {estimator.n_features_in_}"
+        )
+    needed = getattr(estimator, "feature_names_in_", None)
+    if source.feature_names is None or needed is None:
+        return
+    pairs = enumerate(zip(source.feature_names, needed, strict=True))
+    difference = next((f"feature {at} is {got!r}, not {want!r}" for at, (got, want) in pairs if got != want), None)
+    if difference is not None:
+        raise DataError(
+            f"The feature names of {name} should match those that were passed during fit, in the same order: "
+            f"{difference}; choose them by name, as in open_source(table, columns=estimator.feature_names_in_)"
+        )
+
+
+def _fill_masked(estimator: MaskedDictionaryLearning, X: Any, name: str) -> Any:
+    """Return X, with NaN for the masked entries of a NumPy masked array."""
+    if not isinstance(X, np.ma.MaskedArray) or not np.ma.is_masked(X):
+        return X
+    if estimator.missing != "nan":
+        raise DataError(f"{name} is a masked array with masked entries: say missing='nan' to take them for missing")
+    return np.ma.filled(X.astype(X.dtype if X.dtype in DTYPES else np.float64), np.nan)
+
+
+def in_native_order(X: Any) -> Any:
+    """Return X, an array of floats in the byte order of this machine if it has another: validation would widen it."""
+    if isinstance(X, np.ndarray) and X.dtype.kind == "f" and not X.dtype.isnative:
+        return X.astype(X.dtype.newbyteorder("="))
+    return X

@@ -1,0 +1,209 @@
+"""What learning from ratings contributes to the training."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from terafactor._threads import Executor
+from terafactor.errors import DataError, ParameterError
+from terafactor.ratings.holdout import HeldOut, hold_out_ratings
+from terafactor.ratings.ids import Ids
+from terafactor.ratings.method import Method
+from terafactor.ratings.metrics import rmse
+from terafactor.ratings.model import Codes, RatingModel
+from terafactor.ratings.parameters import check_parameters, method_of
+from terafactor.ratings.recommend import Seen
+from terafactor.ratings.table import RatingTable
+from terafactor.solver.callbacks import Callback
+from terafactor.solver.loop import Learner
+from terafactor.solver.position import Position
+from terafactor.training.task import Start, Task
+
+if TYPE_CHECKING:
+    from terafactor.ratings.matrix_completion import MatrixCompletion
+
+logger = logging.getLogger("terafactor")
+
+
+class RatingsTask(Task):
+    """Learns from a table of ratings."""
+
+    kind = "MatrixCompletion"
+    shows_rows = False
+    estimator: MatrixCompletion
+    start: Start
+    """Set by :meth:`prepare`, as is ``method``."""
+
+    method: Method
+
+    def open_data(self, X: Any) -> RatingTable:
+        check_parameters(self.estimator)
+        return self.estimator._open_rated(X)
+
+    def describe_data(self, data: RatingTable) -> dict[str, Any]:
+        return {"shape": list(data.shape), "ratings": len(data), "fingerprint": data.fingerprint()}
+
+    def hold_out(self, data: RatingTable, amount: Any, seed: int) -> tuple[RatingTable, HeldOut | None, dict[str, Any]]:
+        return hold_out_ratings(data, amount, seed)
+
+    def open_validation(self, X: Any, data: RatingTable) -> HeldOut:
+        return HeldOut(data, _numbered(self.estimator._open(X), data))
+
+    def objective(self, held_out: HeldOut) -> Callable[[Learner], float]:
+        model, method = self.estimator, method_of(self.estimator, seed=0)  # evaluating draws no random number
+        known, asked = (streamed(table, model.stream) for table in (held_out.known, held_out.ratings))
+        wanted = np.zeros(known.shape[0], bool)
+        wanted[asked.users[asked.users >= 0]] = True
+        rows = known.take(wanted[known.users]).by_user()
+        model_of = method.watching(known)
+        low, high = (float(bound(held_out.known.values)) for bound in (np.min, np.max))
+
+        def evaluate(learner: Learner) -> float:
+            with Executor(method.n_threads) as executor:
+                found = model_of(learner)
+                predicted = found.with_users(found.encode(*rows, executor)).predict(asked.users, asked.items, executor)
+            return rmse(np.clip(predicted, low, high) if model.clip else predicted, asked.values)
+
+        return evaluate
+
+    def prepare(self, data: RatingTable, start: Start) -> None:
+        model = self.estimator
+        self.method, self.start = method_of(model, start.seed), start
+        model._seed, model._ids = start.seed, (data.user_ids, data.item_ids)
+        model.range_ = low, high = (float(data.values.min()), float(data.values.max()))
+        if low == high:
+            logger.warning(
+                "all ratings are %g, and so will be all predictions: there is nothing to learn from equal ratings, "
+                "as clicks or purchases are that are counted as ones", low,
+            )  # fmt: skip
+
+    def learn(self, data: RatingTable, callbacks: Sequence[Callback]) -> None:
+        model, method, start = self.estimator, self.method, self.start
+        rows = streamed(data, model.stream)
+        position = None if start.position is None else start.position.part("state")
+        model._state = method.learn(rows, callbacks, start=position, elapsed=start.elapsed)
+        with Executor(method.n_threads) as executor:
+            codes = method.codes(model._state, rows, executor)
+        self._set_model(codes, data.user_ids, data.item_ids)
+        model._seen = Seen.of(data)
+
+    def _set_model(self, codes: Codes, users: Ids, items: Ids) -> None:
+        """Set the model of the state, with the codes of users, or of items where these are streamed."""
+        found = self.method.model(self.estimator._state)
+        by_items = self.estimator.stream == "items"
+        self.estimator._set_model(found.turned_round(codes) if by_items else found.with_users(codes), users, items)
+
+    def position(self, position: Position | None = None) -> Position:
+        model = self.estimator
+        if position is None:
+            check_is_fitted(model, "users_")
+            users, items = model._known
+            seen = Position({}, {"starts": model._seen.starts, "items": model._seen.items})
+            parts = {"state": model._state.position(), "model": model._model.position(), "seen": seen}
+        else:
+            (users, items), parts = model._ids, {"state": position}
+        parts = {"users": users.position(), "items": items.position(), **parts}
+        numbers: dict[str, Any] = {"seed": model._seed, "low": model.range_[0], "high": model.range_[1]}
+        for name, part in parts.items():
+            numbers |= {f"{name}.{key}": value for key, value in part.numbers.items()}
+        arrays = {f"{name}.{key}": array for name, part in parts.items() for key, array in part.arrays.items()}
+        return Position(numbers, arrays)
+
+    def restore(self, position: Position) -> None:
+        model, state, seen = self.estimator, position.part("state"), position.part("seen")
+        model._seed = position.number("seed")
+        self.method = method_of(model, model._seed)
+        model._state = self.method.at(state)
+        users, items = Ids.at(position.part("users")), Ids.at(position.part("items"))
+        model._ids = (users, items)
+        model.range_ = (position.number("low", float), position.number("high", float))
+        if "model.item_factors" not in position.arrays:
+            self._restore_checkpoint(state, users, items)
+            return
+        learned = RatingModel.at(position.part("model"), int(model.n_components))
+        if (len(learned.user_factors), len(learned.item_factors)) != (len(users), len(items)):
+            raise DataError("the file has other numbers of users or items than ids: it is not ours")
+        model._set_model(learned, users, items)
+        model._seen = Seen(seen.array("starts", (len(users) + 1,), np.int64), seen.array("items", (None,), np.int32))
+
+    def _restore_checkpoint(self, state: Position, users: Ids, items: Ids) -> None:
+        """Set the model of a checkpoint, which does not say who rated what, nor always which codes users have.
+
+        Without codes nobody is known, and anybody can be folded in.
+        """
+        codes = self.method.last_codes(state)
+        if codes is None:
+            none = np.zeros((0, self.method.model(self.estimator._state).item_factors.shape[1]), np.float32)
+            codes, users = Codes(none, none, np.zeros(0, np.float32)), Ids(users.values[:0])
+        self._set_model(codes, users, items)
+        self.estimator._seen = Seen.nothing(len(users))
+
+
+class MoreRatings(RatingsTask):
+    """Learns from the rows of some users, new or known: ``partial_fit``."""
+
+    def seed(self) -> int:
+        return self.estimator._seed
+
+    def open_data(self, X: Any) -> RatingTable:
+        """Return ratings by the numbers of the users and items known, new ones coming after these."""
+        check_parameters(self.estimator)
+        self._check_unchanged()
+        given, (known_users, known_items) = self.estimator._open_rated(X), self.estimator._known
+        user_ids, users = known_users.extended(given.user_ids.values)
+        item_ids, items = known_items.extended(given.item_ids.values)
+        numbers = (users[given.users].astype(np.int32), items[given.items].astype(np.int32))
+        return RatingTable(*numbers, given.values, user_ids, item_ids, given.times)
+
+    def _check_unchanged(self) -> None:
+        """Refuse to learn more with parameters for which what was learned has another form."""
+        for name, before in self.estimator._learned_with.items():
+            now = getattr(self.estimator, name)
+            if now != before:
+                raise ParameterError(
+                    f"{name} is {now!r} but the model was learned with {before!r}: "
+                    "set it back, or call fit to start anew"
+                )
+
+    def prepare(self, data: RatingTable, start: Start) -> None:
+        self.method = method_of(self.estimator, start.seed)
+
+    def learn(self, data: RatingTable, callbacks: Sequence[Callback]) -> None:
+        model, method, by_items = self.estimator, self.method, self.estimator.stream == "items"
+        rows = streamed(data, model.stream)
+        seen = model._seen.transposed(len(model.items_)) if by_items else model._seen
+        present = np.unique(rows.users)
+        model._state = method.learn_more(model._state, rows, np.diff(seen.starts) > 0, callbacks)
+        with Executor(method.n_threads) as executor:
+            codes = method.codes(model._state, rows, executor).after(self._codes_before(), present)
+        self._set_model(codes, data.user_ids, data.item_ids)
+        seen = seen.with_rows(Seen.of(rows), present, rows.shape[0])
+        model._seen = seen.transposed(rows.shape[1]) if by_items else seen
+        low, high = model.range_
+        model.range_ = (min(low, float(data.values.min())), max(high, float(data.values.max())))
+
+    def _codes_before(self) -> Codes:
+        """Return what the model knows of users, or of items where these are streamed."""
+        model = self.estimator._model
+        if self.estimator.stream == "items":
+            return Codes(model.item_factors, model.item_variances, model.item_biases)
+        return Codes(model.user_factors, np.zeros_like(model.user_factors), model.user_biases)
+
+
+def streamed(table: RatingTable, stream: str) -> RatingTable:
+    """Return ratings with what is coded in batches, "users" or "items", in the place of users."""
+    return table.transposed() if stream == "items" else table
+
+
+def _numbered(table: RatingTable, known: RatingTable) -> RatingTable:
+    """Return ratings by the numbers of another table, -1 for users and items that it does not have."""
+    users = known.user_ids.find(table.user_ids.values)[table.users]
+    items = known.item_ids.find(table.item_ids.values)[table.items]
+    return RatingTable(
+        users.astype(np.int32), items.astype(np.int32), table.values, known.user_ids, known.item_ids, table.times
+    )

@@ -1,0 +1,71 @@
+"""The options of commands are the parameters of estimators."""
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+import typer
+
+from terafactor import MaskedDictionaryLearning, MatrixCompletion
+from terafactor.brain import BrainDictionaryLearning
+from terafactor.cli.app import app
+from terafactor.cli.options import BRAIN, DICTIONARY, RATINGS
+
+OF_PYTHON = {
+    "callbacks": "they are functions",
+    "verbose": "a run shows itself",
+}
+NOT_OFFERED = {
+    MaskedDictionaryLearning: OF_PYTHON | {"init": "it is an array or a fitted estimator"},
+    MatrixCompletion: OF_PYTHON,
+    BrainDictionaryLearning: OF_PYTHON
+    | {
+        "dict_init": "maps to start from are made with Python, where they can be looked at",
+        "store": "--store and --no-pack stand for it, and the default is a folder of the run",
+        "masker_options": "--smoothing and --set stand for them",
+    },
+}
+"""Parameters without an option of their own, and why."""
+
+TABLES = {MaskedDictionaryLearning: DICTIONARY, MatrixCompletion: RATINGS, BrainDictionaryLearning: BRAIN}
+COMMANDS = {
+    MaskedDictionaryLearning: ["fit"],
+    MatrixCompletion: ["ratings", "fit"],
+    BrainDictionaryLearning: ["brain", "fit"],
+}
+each_estimator = pytest.mark.parametrize("estimator", TABLES)
+
+
+@each_estimator
+def test_every_parameter_has_an_option_or_a_reason(estimator):
+    offered = [parameter.name for parameter in TABLES[estimator]]
+    assert len(offered) == len(set(offered))
+    assert not set(offered) & set(NOT_OFFERED[estimator])
+    assert {*offered, *NOT_OFFERED[estimator]} == set(inspect.signature(estimator).parameters)
+
+
+@each_estimator
+def test_defaults_of_options_are_those_of_parameters(estimator):
+    known = inspect.signature(estimator).parameters
+    for parameter in TABLES[estimator]:
+        assert parameter.value(parameter.default) == known[parameter.name].default, parameter.name
+
+
+@each_estimator
+def test_the_command_takes_all_options(estimator):
+    command = typer.main.get_command(app)
+    for name in COMMANDS[estimator]:
+        command = command.commands[name]
+    found = {parameter.name: parameter for parameter in command.params}
+    for parameter in TABLES[estimator]:
+        assert found[parameter.option].default == parameter.default
+        assert found[parameter.option].help
+
+
+def test_options_are_declared_without_loading_what_learns():
+    code = (
+        "import sys, terafactor.cli.app; print([name for name in ('sklearn', 'numba', 'numpy') if name in sys.modules])"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "[]"
