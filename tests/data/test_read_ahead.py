@@ -1,7 +1,6 @@
 """Reading ahead changes nothing but the time."""
 
 import gc
-import sys
 import threading
 import time
 from functools import partial
@@ -153,8 +152,8 @@ def test_readers_end_when_a_callback_stops_the_fit_or_fails(X):
     assert readers() == []
 
 
-@pytest.mark.parametrize(("n_threads", "others"), [(1, set()), (2, {"terafactor_0"})])
-def test_rows_in_memory_are_read_by_those_who_work(X, n_threads, others):
+@pytest.mark.parametrize(("n_threads", "others"), [(1, set()), (2, {"terafactor-reader_0"})])
+def test_rows_in_memory_are_copied_ahead_where_there_are_threads(X, n_threads, others):
     source = SlowSource(X)
     source.in_memory = True
     MaskedDictionaryLearning(3, batch_size=5, n_threads=n_threads).fit(source)
@@ -162,7 +161,7 @@ def test_rows_in_memory_are_read_by_those_who_work(X, n_threads, others):
 
 
 def test_large_batches_in_memory_are_not_read_before_they_are_due(X, monkeypatch):
-    monkeypatch.setattr(sys.modules["terafactor.solver.fit"], "MOST_WAITING", 5 * X.shape[1] * X.itemsize - 1)
+    monkeypatch.setattr("terafactor.data.stream.MOST_WAITING", 5 * X.shape[1] * X.itemsize - 1)
     source = SlowSource(X)
     source.in_memory = True
     MaskedDictionaryLearning(3, batch_size=5, n_threads=2).fit(source)

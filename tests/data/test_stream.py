@@ -163,36 +163,9 @@ def test_batches_hold_what_the_source_has(reduction, whole_rows):
         else:
             np.testing.assert_array_equal(batch.columns, stream.masks.mask(2 + number))
         if reduction > 1 and whole_rows:
-            np.testing.assert_array_equal(batch.whole.together(), source.read(batch.rows))
+            np.testing.assert_array_equal(batch.whole, source.read(batch.rows))
         read = 6 if whole_rows or reduction == 1 else 2
         assert batch.n_bytes == len(batch.rows) * read * 8
-
-
-@pytest.mark.parametrize(("order", "in_place"), [("C", True), ("F", False)])
-def test_whole_rows_in_memory_stay_where_they_are(order, in_place):
-    array = np.asarray(np.arange(60.0).reshape(10, 6), order=order)
-    for batch in stream_of(ArraySource(array), 4, reduction=3, whole_rows=True).batches(0, 3):
-        assert (batch.whole.matrix is array) == in_place
-        np.testing.assert_array_equal(batch.whole.together(), array[batch.rows])
-        np.testing.assert_array_equal(batch.values, array[batch.rows][:, batch.columns])
-
-
-def test_rows_that_a_subclass_changes_are_not_used_where_they_lie():
-    class Doubled(ArraySource):
-        def read(self, rows, columns=None):
-            return 2 * super().read(rows, columns)
-
-    array = np.arange(60.0).reshape(10, 6)
-    for source in (Doubled(array), SelectedRows(Doubled(array), np.arange(10))):
-        for batch in stream_of(source, 4, reduction=3, whole_rows=True).batches(0, 3):
-            np.testing.assert_array_equal(batch.whole.together(), 2 * array[batch.rows])
-
-
-def test_selected_rows_stay_where_they_are_too():
-    array, chosen = np.arange(60.0).reshape(10, 6), np.array([1, 2, 4, 7, 8])
-    for batch in stream_of(SelectedRows(ArraySource(array), chosen), 4, reduction=3, whole_rows=True).batches(0, 2):
-        assert batch.whole.matrix is array
-        np.testing.assert_array_equal(batch.whole.together(), array[chosen][batch.rows])
 
 
 @pytest.mark.parametrize(

@@ -52,11 +52,18 @@ class Batch:
     observed: Array | None = None
     """Where there is a value (b, s), at least once per column; None when everywhere."""
 
+    feature_rows: Indices | int = 0
+    """Rows in which each column has a value (s,); set to their number when all have."""
+
     whole_observed: Array | None = None
     """Where the whole rows have a value (b, p); False in all of a row that has none at ``columns``."""
 
     n_bytes: int = 0
     """Its share of the bytes that were read."""
+
+    def __post_init__(self) -> None:
+        if self.observed is None:
+            object.__setattr__(self, "feature_rows", len(self.values))
 
     @property
     def n_observed_rows(self) -> int:
@@ -64,13 +71,8 @@ class Batch:
         return len(self.values) if self.observed is None else int(self.observed.any(axis=1).sum())
 
     @property
-    def feature_rows(self) -> Indices | int:
-        """Rows in which each of the columns has a value (s,), or one number where all have as many."""
-        return len(self.values) if self.observed is None else self.observed.sum(axis=0)
-
-    @property
     def whole_feature_rows(self) -> Indices | int:
-        """The same for all features of the whole rows."""
+        """Rows in which each feature of the whole rows has a value (p,), or one number where all have as many."""
         return self.n_observed_rows if self.whole_observed is None else self.whole_observed.sum(axis=0)
 
     def mean_visits(self, counts: Indices) -> float:
@@ -397,7 +399,7 @@ def separate_missing(batch: Batch) -> Batch:
         return replace(batch, whole_observed=whole_observed)
     if whole_observed is not None:
         np.logical_and(whole_observed, observed.any(axis=1, keepdims=True), out=whole_observed)
-    batch = replace(batch, observed=observed, whole_observed=whole_observed)
+    batch = replace(batch, observed=observed, feature_rows=per_feature, whole_observed=whole_observed)
     if per_feature.all():
         return batch
     kept = np.flatnonzero(per_feature)
@@ -406,6 +408,7 @@ def separate_missing(batch: Batch) -> Batch:
         columns=kept if batch.columns is None else batch.columns[kept],
         values=np.take(batch.values, kept, axis=1),
         observed=np.take(observed, kept, axis=1),
+        feature_rows=per_feature[kept],
     )
 
 

@@ -105,48 +105,44 @@ def sweep_combinations(gemm, gram, code_gram, limit, least, moves, sizes):
     Atom j becomes ``(b_j - sum over others of c_ji d_i) / c_jj``, and so do its coefficients and its inner products
     with all of [D; B], as sums of those of the others, each as it is when j's turn comes. Where these cancel, and
     ``least`` times the sum of their squares is more than the square of the sum, its norm is lost in rounding: then
-    nothing is changed but ``moves``.
+    nothing is changed.
     """
     k, floor = len(code_gram), least_curvature(code_gram)
-    products, squares = gram[:k].copy(), np.diag(gram)[:k].copy()  # moves gram; squared norms
-    moves[:] = 0
+    both, squares = np.zeros((k, 4 * k)), np.diag(gram)[:k].copy()  # [moves, moves gram]; squared norms
     for j in range(k):
-        moves[j, j] = 1.0
+        both[j, j] = 1.0
+        both[j, 2 * k :] = gram[j]
     for j in range(k):
-        curvature = code_gram[j, j]
+        curvature, row = code_gram[j, j], both[j]
         if curvature <= floor:
             continue
-        move, product = moves[j], products[j]
-        move[:] = 0.0
-        move[k + j] = 1.0 / curvature
-        product[:] = gram[k + j] / curvature
+        row[: 2 * k] = 0.0
+        row[k + j] = 1.0 / curvature
+        row[2 * k :] = gram[k + j] / curvature
         terms = gram[k + j, k + j] / curvature**2
         for i in range(k):
             if i != j:
-                share, other_move, other_product = -code_gram[j, i] / curvature, moves[i], products[i]
+                share, other = -code_gram[j, i] / curvature, both[i]
                 terms += share * share * squares[i]
-                for at in range(2 * k):
-                    move[at] += share * other_move[at]
-                for at in range(2 * k):
-                    product[at] += share * other_product[at]
+                for at in range(4 * k):
+                    row[at] += share * other[at]
         size = 0.0
         for at in range(2 * k):
-            size += move[at] * product[at]
+            size += row[at] * row[2 * k + at]
         if not size >= least * terms:
             return False
         if size > limit:
-            scale = np.sqrt(limit / size)
-            move *= scale
-            product *= scale
+            row *= np.sqrt(limit / size)
             size = limit
         squares[j] = size
-    add_product(gemm, products, moves.T, 0.0, gram[:k, :k])
+    moves[:] = both[:, : 2 * k]
+    add_product(gemm, both[:, 2 * k :], moves.T, 0.0, gram[:k, :k])
     for i in range(k):
         if code_gram[i, i] > floor:
             sizes[i] = squares[i]
         for j in range(k):
-            gram[i, k + j] = products[i, k + j]
-            gram[k + j, i] = products[i, k + j]
+            gram[i, k + j] = both[i, 3 * k + j]
+            gram[k + j, i] = both[i, 3 * k + j]
     return True
 
 

@@ -87,13 +87,40 @@ def blend_tiles(gemm, codes, values, keep, take, first, last, data_code):
         if uniform:
             add_product(gemm, weighted.T, values[:, start:stop], keep[0], data_code[:, start:stop])
             continue
-        old, new = keep[start:stop], take[start:stop]
         for i in range(len(values)):
-            source, target = values[i, start:stop], scaled[i]
-            for f in range(len(source)):
-                target[f] = new[f] * source[f]
+            multiply(values[i, start:stop], take[start:stop], scaled[i])
         for j in range(len(data_code)):
-            entries = data_code[j, start:stop]
-            for f in range(len(entries)):
-                entries[f] *= old[f]
+            multiply(data_code[j, start:stop], keep[start:stop], data_code[j, start:stop])
         add_product(gemm, weighted.T, scaled[:, : stop - start], 1.0, data_code[:, start:stop])
+
+
+@jit
+def blend_sparse_codes(codes, values, keep, take, first, last, data_code):
+    """:func:`blend_tiles` without a look at codes that are zero: a fifth of a lasso step where one in six is not."""
+    n_features, uniform = values.shape[1], len(keep) == 1
+    total = np.empty(min(TILE, n_features), values.dtype)
+    for tile in range(first, last):
+        start, stop = tile * TILE, min((tile + 1) * TILE, n_features)
+        added = total[: stop - start]
+        for j in range(len(data_code)):
+            added[:] = values.dtype.type(0)
+            for row in range(len(values)):
+                code, source = codes[row, j], values[row, start:stop]
+                if code != 0:
+                    for f in range(len(added)):
+                        added[f] += code * source[f]
+            entries = data_code[j, start:stop]
+            if uniform:
+                for f in range(len(entries)):
+                    entries[f] = keep[0] * entries[f] + take[0] * added[f]
+            else:
+                old, new = keep[start:stop], take[start:stop]
+                for f in range(len(entries)):
+                    entries[f] = old[f] * entries[f] + new[f] * added[f]
+
+
+@jit
+def multiply(values, factors, out):
+    """``out = values * factors``, as far as these go."""
+    for i in range(len(values)):
+        out[i] = values[i] * factors[i]

@@ -15,7 +15,7 @@ import numpy as np
 from terafactor._checks import check_flag
 from terafactor._typing import Array, is_number
 from terafactor.errors import ParameterError
-from terafactor.kernels.codes import elastic_net_codes, ridge_codes
+from terafactor.kernels.codes import elastic_net_codes, ridge_codes, signed_start
 from terafactor.kernels.solve import solve_rows
 from terafactor.problem.registry import register
 
@@ -79,10 +79,12 @@ class ElasticNet:
         is_ridge = not (self.positive or l1.any())
         if is_ridge and gram.ndim == 2:
             return solve_rows(gram + l2[0] * np.eye(len(gram)), products)
-        codes = np.empty(products.shape)
+        codes = np.zeros(products.shape)
         if is_ridge:
             ridge_codes(gram, products, l2, codes)
             return codes
+        if gram.ndim == 2 and not self.positive and (start := signed_start(gram, products, l1[0], l2[0])) is not None:
+            codes = start
         grams = gram if gram.ndim == 3 else gram[np.newaxis]
         unfinished = elastic_net_codes(grams, products, l1, l2, self.positive, tolerance, MAX_PASSES, codes)
         if unfinished:

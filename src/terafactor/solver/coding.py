@@ -59,7 +59,8 @@ def code_observed(
     gram (k, k), products (b, k): over all features, missing values counted as zero; atoms (k, s), observed (b, s).
     """
     codes, size = np.zeros(products.shape), max(1, MOST_GRAMS // gram.size)
-    features, counts = np.ascontiguousarray(atoms.T), np.array([np.count_nonzero(row) for row in observed])
+    features, counts = np.empty(atoms.T.shape, atoms.dtype), np.array([np.count_nonzero(row) for row in observed])
+    backend.scatter(atoms, None, features.T)
 
     def work(first: int, last: int) -> None:
         for start in range(first, last, size):

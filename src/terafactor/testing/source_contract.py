@@ -134,14 +134,6 @@ class SourceContract:
             np.testing.assert_array_equal(stored.toarray(), expected[rows])
             assert stored.has_canonical_format
 
-    def test_rows_lie_where_it_says(self, made: tuple[MatrixSource, Array]) -> None:
-        source, expected = made
-        chosen = np.arange(source.shape[0])[::-2]
-        rows = source.in_place(chosen)
-        if rows is not None:
-            assert rows.matrix.flags.c_contiguous
-            np.testing.assert_array_equal(rows.together(), expected[chosen])
-
     def test_several_threads_may_read(self, made: tuple[MatrixSource, Array]) -> None:
         source, expected = made
         columns = np.arange(0, source.shape[1], 2)

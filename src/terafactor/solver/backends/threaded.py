@@ -19,8 +19,11 @@ from terafactor.kernels.barrier import RELEASED
 from terafactor.kernels.blas import address
 from terafactor.kernels.gather import gather_columns, gather_features, scatter_columns, scatter_features
 from terafactor.kernels.missing import row_grams
-from terafactor.kernels.statistics import add_grams, add_parts, blend_tiles, correlate_tiles
+from terafactor.kernels.statistics import add_grams, add_parts, blend_sparse_codes, blend_tiles, correlate_tiles
 
+
+SPARSE = 0.25
+"""Share of nonzero codes below which skipping the zeros beats the dense matrix product."""
 
 STAYED = -1.0
 """Stands for the size of an atom that was not moved; sizes are >= 0, or NaN."""
@@ -93,10 +96,13 @@ class ThreadedBackend:
         return grams
 
     def blend(self, data_code: Array, codes: Array, values: Array, keep: Array, take: Array) -> None:
-        gemm = address("gemm", data_code.dtype)
+        gemm, sparse = address("gemm", data_code.dtype), np.count_nonzero(codes) < SPARSE * codes.size
 
         def work(first: int, last: int) -> None:
-            blend_tiles(gemm, codes, values, keep, take, first, last, data_code)
+            if sparse:
+                blend_sparse_codes(codes, values, keep, take, first, last, data_code)
+            else:
+                blend_tiles(gemm, codes, values, keep, take, first, last, data_code)
 
         self.split(work, n_tiles(data_code.shape[1]))
 

@@ -132,7 +132,7 @@ class SparseLearner:
             if n_done and not is_definite(gram):
                 break
             part = data.parts[n_done]
-            products = span.with_atoms[part].astype(np.float64)
+            products = span.inner[part, : len(gram)].astype(np.float64, order="C")
             found = code_rows(gram, products, self.problem, self.backend, 1.0).astype(dtype)
             count += len(found)
             gain = blend_codes(state, found, len(found), count, self.problem, self.options.schedule)
@@ -185,8 +185,8 @@ class Span:
     gram: Array
     """Inner products of atoms and statistics (2k, 2k), float64."""
 
-    with_atoms: Array
-    """Inner products of rows with the atoms (m, k), up to date for rows that are to come."""
+    inner: Array
+    """Inner products of rows with atoms and statistics (m, 2k), up to date for rows that are to come."""
 
     def __init__(self, state: State, rows: Any, backend: Backend) -> None:
         self.backend = backend
@@ -194,13 +194,13 @@ class Span:
         self.columns = rows.tocsc()
         self.starts, self.rows = self.columns.indptr.astype(np.uint64), self.columns.indices.astype(np.uint16)
         self.gram = self._gram(state.dictionary.T, state.data_code.T)
-        self.with_atoms, self._with_statistics, self._with_earlier = self._inner(state.dictionary.T, state.data_code.T)
+        self.inner, self._with_earlier = self._inner(state.dictionary.T, state.data_code.T)
         self._moves: list[Move] = []
 
     def gram_of_atoms(self) -> Array:
         """Return the inner products of the atoms (k, k), made definite."""
         gram = self.gram[: self.k, : self.k].copy()
-        add_rounding(gram, float(np.finfo(self.with_atoms.dtype).eps))
+        add_rounding(gram, float(np.finfo(self.inner.dtype).eps))
         return gram
 
     def _gram(self, dictionary: Array, data_code: Array) -> Array:
@@ -216,8 +216,8 @@ class Span:
         upper = np.triu(grams.sum(axis=0, dtype=np.float64))
         return upper + np.triu(upper, 1).T
 
-    def _inner(self, dictionary: Array, data_code: Array) -> tuple[Array, Array, Array]:
-        """Return ``X D'``, ``X B'`` (m, k) and ``X X'`` (m, m), of which half the diagonal and nothing above it."""
+    def _inner(self, dictionary: Array, data_code: Array) -> tuple[Array, Array]:
+        """Return ``X [D; B]'`` (m, 2k) and ``X X'`` (m, m), of which half the diagonal and nothing above it."""
         with_atoms, with_statistics = np.zeros((2, self.n_rows, self.k), dictionary.dtype)
         longest = int(FREQUENT * self.n_rows)
         frequent = np.flatnonzero(np.diff(self.columns.indptr) > longest)
@@ -230,7 +230,7 @@ class Span:
             multiply_earlier_rows(*stored, longest, first, last, with_earlier)
 
         self.backend.split(fill, self.n_rows)
-        return with_atoms, with_statistics, with_earlier
+        return np.hstack([with_atoms, with_statistics]), with_earlier
 
     def _inner_in_columns(self, chosen: Indices) -> Array:
         """Return the part of ``X X'`` that some columns make, as :meth:`_inner` has it."""
@@ -249,20 +249,20 @@ class Span:
         Of ``state``, ``code_gram`` is used, and ``sizes`` changes. Returns whether atoms were moved: they are not where
         their norms would be lost in rounding, and then this is the last step.
         """
-        dtype, k = self.with_atoms.dtype, self.k
+        dtype, k = self.inner.dtype, self.k
         move = Move(part, keep, codes.astype(np.float64), np.empty((k, 2 * k)))
         gemm = address("gemm", FLOAT64)
-        rows = (inner[part].astype(np.float64) for inner in (self.with_atoms, self._with_statistics))
+        rows = (np.array(half, np.float64, order="C") for half in (self.inner[part, :k], self.inner[part, k:]))
         absorb_rows(gemm, keep, move.codes, *rows, self._with_earlier[part, part].astype(np.float64), self.gram)
         least = float(np.finfo(dtype).eps) / PRECISION
         moved = bool(sweep_combinations(gemm, self.gram, state.code_gram, limit, least, move.moves, state.sizes))
         if not moved:
             move.moves[:] = np.eye(k, 2 * k)
         elif part.stop < self.n_rows:
-            later, moves = slice(part.stop, None), move.moves.astype(dtype)
-            self._with_statistics[later] *= dtype.type(keep)
-            self._with_statistics[later] += self._with_earlier[later, part] @ codes
-            self.with_atoms[later] = self.with_atoms[later] @ moves[:, :k].T + self._with_statistics[later] @ moves[:, k:].T
+            inner = self.inner[part.stop :]
+            inner[:, k:] *= dtype.type(keep)
+            inner[:, k:] += self._with_earlier[part.stop :, part] @ codes
+            inner[:, :k] = inner @ move.moves.T.astype(dtype)
         self._moves.append(move)
         return moved
 
