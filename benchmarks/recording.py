@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from terafactor.solver.callbacks import Recorder, Snapshot
-from terafactor.solver.loop import Learner
+from terafactor.solver.loop import RunningFit
 from terafactor.training import Start
 
 
@@ -18,12 +18,12 @@ class CpuRecorder(Recorder):
 
     Parameters
     ----------
-    objective : callable taking a Learner, optional
+    objective : callable taking a RunningFit, optional
     most : float, optional
         Seconds after which it stops the fit.
     """
 
-    def __init__(self, objective: Callable[[Learner], float] | None = None, most: float = float("inf")) -> None:
+    def __init__(self, objective: Callable[[RunningFit], float] | None = None, most: float = float("inf")) -> None:
         super().__init__(objective)
         self.most = most
         self.cpu_seconds: list[float] = []

@@ -20,7 +20,7 @@ from terafactor.ratings.holdout import HeldOut
 from terafactor.ratings.metrics import rmse
 from terafactor.ratings.readers.netflix import read_netflix, split_probe
 from terafactor.solver.callbacks import Snapshot
-from terafactor.solver.loop import Learner
+from terafactor.solver.loop import RunningFit
 
 MOVIELENS = Path.home() / ".cache" / "terafactor-data" / "ml-1m"
 TEST_SHARE = 0.25
@@ -125,7 +125,7 @@ def with_paper_method(train: RatingTable, test: RatingTable, alpha: float, size:
     """Return how Algorithm 1 goes; as in the paper, users are predicted by the code of their last step."""
     left = Biases.of(train).remove(test)
 
-    def error(learner: Learner) -> float:
+    def error(learner: RunningFit) -> float:
         return rmse(products(learner.last_codes.T, np.asarray(learner.atoms()), test), left)  # type: ignore[attr-defined]
 
     estimator = MatrixCompletion(

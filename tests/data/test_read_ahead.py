@@ -1,6 +1,7 @@
 """Reading ahead changes nothing but the time."""
 
 import gc
+import sys
 import threading
 import time
 from functools import partial

@@ -8,7 +8,6 @@ import pytest
 from terafactor import ArraySource, MatrixSource
 from terafactor.data import BatchStream
 from terafactor.data.masks import Masks
-from terafactor.data.rows import SelectedRows
 from terafactor.testing import CountingSource, SourceContract
 
 

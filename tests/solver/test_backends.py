@@ -22,7 +22,9 @@ def on_all(operation):
     for backend in (NumpyBackend(), ThreadedBackend(1), ThreadedBackend(2)):
         with backend:
             results.append(operation(backend))
-    for one, two in zip(*map(np.atleast_1d, results[1:]), strict=True) if isinstance(results[1], tuple) else [results[1:]]:
+    for one, two in (
+        zip(*map(np.atleast_1d, results[1:]), strict=True) if isinstance(results[1], tuple) else [results[1:]]
+    ):
         np.testing.assert_array_equal(one, two)
     return results[:2]
 

@@ -97,7 +97,7 @@ def test_a_state_copied_in_the_middle_of_a_cycle_goes_on(X, problem):
     copies = {}
 
     def keep(snapshot):
-        copies[snapshot.step] = copy.deepcopy(snapshot._learner.state)
+        copies[snapshot.step] = copy.deepcopy(snapshot._fit.state)
 
     uninterrupted = solvers.fit(ArraySource(X), problem, options(), callbacks=[keep])
     for number in (1, 7, 13):
@@ -161,7 +161,7 @@ def test_a_callback_that_raises_leaves_the_dictionary_as_it_was_shown(X):
     states = []
 
     def fail(snapshot):
-        states.append((snapshot._learner.state, snapshot.components))
+        states.append((snapshot._fit.state, snapshot.components))
         if snapshot.step == 7:
             raise RuntimeError("stop here")
 

@@ -24,7 +24,7 @@ from terafactor.errors import DataError, ParameterError
 from terafactor.runs.parameters import plain_parameters
 from terafactor.solver.callbacks import Callback, Evaluation
 from terafactor.solver.fit import initial_atoms
-from terafactor.solver.loop import Learner
+from terafactor.solver.loop import RunningFit
 from terafactor.solver.position import Position
 from terafactor.training.task import Start, Task
 
@@ -84,7 +84,7 @@ class AtlasTask(Task):
         model = self.estimator
         return masked_images(X, None, model.masker_, {}, resample=model.resample)
 
-    def objective(self, held_out: MatrixSource) -> Callable[[Learner], float]:
+    def objective(self, held_out: MatrixSource) -> Callable[[RunningFit], float]:
         return self.inner.objective(held_out)
 
     def prepare(self, data: MatrixSource, start: Start) -> None:

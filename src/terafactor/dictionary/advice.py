@@ -15,7 +15,7 @@ from terafactor._words import count, number, percent
 from terafactor.data import MatrixSource
 from terafactor.dictionary.defaults import lasso_strength
 from terafactor.errors import FitWarning
-from terafactor.problem import Problem
+from terafactor.problem import ElasticNet, Problem
 from terafactor.solver import SolverOptions, State
 from terafactor.solver.settling import fall_per_pass, last_fall
 
@@ -82,7 +82,7 @@ def _about_codes(
     codes: Array, atoms: Array, sample: MatrixSource, problem: Problem, options: SolverOptions
 ) -> list[Advice]:
     """Warn of codes that are nearly all zero, or hardly ever."""
-    if problem.alpha == 0 or problem.penalty.l1_ratio == 0:
+    if not isinstance(problem.penalty, ElasticNet) or problem.alpha == 0 or problem.penalty.l1_ratio == 0:
         return []
     empty, dense = float((codes == 0).all(axis=1).mean()), float((codes != 0).mean())
     if empty <= MOST and dense <= MOST:

@@ -11,7 +11,8 @@ import numpy as np
 
 from terafactor._typing import Array
 from terafactor.data import MatrixSource
-from terafactor.problem import GrowingWindow, NormBall, Problem
+from terafactor.errors import ParameterError
+from terafactor.problem import ElasticNet, GrowingWindow, NormBall, Problem
 from terafactor.solver.encode import strongest_penalties
 from terafactor.solver.options import SolverOptions
 
@@ -85,6 +86,8 @@ def choose_alpha(problem: Problem, sample: MatrixSource, atoms: Array, options: 
     - Non-negative codes and atoms: none. Non-negative matrix factorization makes zeros by itself.
     """
     penalty = problem.penalty
+    if not isinstance(penalty, ElasticNet):
+        raise ParameterError(f"alpha='auto' has no rule for {type(penalty).__name__}: pass a number >= 0")
     if penalty.positive and problem.constraint.positive:
         return 0.0
     strengths = []
@@ -98,7 +101,7 @@ def choose_alpha(problem: Problem, sample: MatrixSource, atoms: Array, options: 
 def lasso_strength(problem: Problem, sample: MatrixSource, atoms: Array, options: SolverOptions) -> float:
     """Return the l1 strength that leaves a few codes per row, with these atoms; 0 where rows are zero."""
     strengths = strongest_penalties(
-        sample, atoms, options.n_threads, positive=problem.penalty.positive, missing=options.missing
+        sample, atoms, options.n_threads, positive=getattr(problem.penalty, "positive", False), missing=options.missing
     )
     strengths = strengths[strengths > 0]
     return LASSO_SHARE * float(np.median(strengths)) if len(strengths) else 0.0

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_array
 
 from terafactor import solver
 from terafactor._threads import resolve_threads
@@ -21,7 +21,7 @@ from terafactor.data.output import open_matrix
 from terafactor.dictionary.auto_reduction import ReductionTrial
 from terafactor.dictionary.more_rows import MoreRows
 from terafactor.dictionary.output import hand_back_files
-from terafactor.dictionary.parameters import options_of, problem_of
+from terafactor.dictionary.parameters import check_usable, options_of, problem_of
 from terafactor.dictionary.rows import DTYPES, rows_of
 from terafactor.dictionary.task import DictionaryTask
 from terafactor.errors import DataError
@@ -243,7 +243,7 @@ class MaskedDictionaryLearning(
             A new ``.npy`` file or ``.zarr`` array to write them to as they are computed. What is returned then stays on
             the disk, whatever ``set_output`` says: a read-only memory map, or the Zarr array.
         """
-        check_is_fitted(self, "components_")
+        check_usable(self)
         source = rows_of(self, X, reset=False)
         parts = (source, self.components_, problem_of(self), resolve_threads(self.n_threads))
         with contextlib.ExitStack() as stack:
@@ -257,7 +257,7 @@ class MaskedDictionaryLearning(
 
     def inverse_transform(self, X: Any) -> Array:
         """Return ``codes @ components_``, the rows that the codes X stand for, complete where X had missing values."""
-        check_is_fitted(self, "components_")
+        check_usable(self)
         codes = check_array(X, dtype=DTYPES, input_name="codes")
         if codes.shape[1] != len(self.components_):
             raise DataError(f"codes have {codes.shape[1]} columns, but the model has {len(self.components_)} atoms")
@@ -269,7 +269,7 @@ class MaskedDictionaryLearning(
         With missing values the first term is that of the s observed features, times p / s; rows without any are left
         out of the mean, which is NaN when no row has one.
         """
-        check_is_fitted(self, "components_")
+        check_usable(self)
         source = rows_of(self, X, reset=False)
         n_threads, missing = resolve_threads(self.n_threads), self.missing is not None
         return solver.objective(source, self.components_, problem_of(self), n_threads, missing=missing)
@@ -297,7 +297,7 @@ class MaskedDictionaryLearning(
     @property
     def progress_(self) -> str:
         """Whether the fit has settled, in words: "settled", or by how much it still improves per pass."""
-        check_is_fitted(self, "components_")
+        check_usable(self)
         return self._progress(getattr(self, "history_", ()))
 
     def _progress(self, history: Sequence[Evaluation]) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from terafactor.data import MatrixSource
 from terafactor.data.rows import SelectedRows
-from terafactor.dictionary.parameters import options_to_go_on, problem_of, starting_atoms
+from terafactor.dictionary.parameters import check_usable, options_to_go_on, problem_of, starting_atoms
 from terafactor.dictionary.rows import rows_of
 from terafactor.dictionary.task import Beginning, DictionaryTask
 from terafactor.errors import ParameterError
@@ -36,6 +36,8 @@ class MoreRows(DictionaryTask):
 
     def prepare(self, data: MatrixSource, start: Start) -> None:
         model, problem = self.estimator, problem_of(self.estimator)
+        if not self.is_first:
+            check_usable(model)
         if not self.is_first and len(model.components_) != model.n_components:
             raise ParameterError(
                 f"n_components is {model.n_components!r} but the model has {len(model.components_)} atoms: "
@@ -51,9 +53,7 @@ class MoreRows(DictionaryTask):
             state = self._further_state(data, problem)
         self._begin(data, Beginning(problem, options, state, sample=None))
 
-    def _first_state(
-        self, data: MatrixSource, problem: Problem, options: SolverOptions
-    ) -> tuple[Problem, State]:
+    def _first_state(self, data: MatrixSource, problem: Problem, options: SolverOptions) -> tuple[Problem, State]:
         """Return where a stream of rows begins: "auto" follows its first batch alone, however the stream is cut."""
         atoms = starting_atoms(self.estimator, data, problem, options)
         batch = SelectedRows(data, np.arange(min(options.batch_size, data.shape[0])))

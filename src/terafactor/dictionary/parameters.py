@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_array
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from terafactor import solver
 from terafactor._checks import check_flag
@@ -18,7 +18,7 @@ from terafactor.data import MatrixSource
 from terafactor.data.masks import masks_of
 from terafactor.data.source import MUST_BE_FINITE, check_finite
 from terafactor.dictionary import defaults
-from terafactor.errors import ParameterError
+from terafactor.errors import DataError, ParameterError
 from terafactor.problem import PowerDecay, Problem
 from terafactor.problem.constraint import resolve_constraint
 from terafactor.problem.penalty import resolve_penalty
@@ -114,3 +114,12 @@ def starting_atoms(
             f"init is zero everywhere{positive}, and atoms of zeros stay so: give others, or None for rows of X"
         )
     return atoms
+
+
+def check_usable(model: MaskedDictionaryLearning) -> None:
+    """Refuse a model that is not fitted, or that a failure damaged in the middle of a step of ``partial_fit``."""
+    check_is_fitted(model, "components_")
+    if hasattr(model, "_state") and not model._state.intact:
+        raise DataError(
+            "the model is damaged: partial_fit failed in the middle of a step. Call fit, or load the model from a file"
+        )

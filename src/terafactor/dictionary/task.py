@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from terafactor import solver
 from terafactor._threads import resolve_threads
@@ -21,13 +20,13 @@ from terafactor.data.rows import sample_rows
 from terafactor.dictionary import defaults
 from terafactor.dictionary.advice import Advice, advice
 from terafactor.dictionary.auto_reduction import ReductionTrial, choose_reduction, rows_to_compare_on
-from terafactor.dictionary.parameters import options_of, options_to_go_on, problem_of, starting_atoms
+from terafactor.dictionary.parameters import check_usable, options_of, options_to_go_on, problem_of, starting_atoms
 from terafactor.dictionary.rows import rows_of
 from terafactor.errors import DataError
 from terafactor.problem import Problem
 from terafactor.runs.parameters import from_plain, to_plain
 from terafactor.solver.callbacks import Callback, Snapshot
-from terafactor.solver.loop import Elapsed, Learner
+from terafactor.solver.loop import Elapsed, RunningFit
 from terafactor.solver.options import SolverOptions
 from terafactor.solver.position import Position
 from terafactor.solver.state import State
@@ -90,11 +89,11 @@ class DictionaryTask(Task):
     def open_validation(self, X: Any, data: MatrixSource) -> MatrixSource:
         return rows_of(self.estimator, X, reset=False, name="validation")
 
-    def objective(self, held_out: MatrixSource) -> Callable[[Learner], float]:
+    def objective(self, held_out: MatrixSource) -> Callable[[RunningFit], float]:
         model = self.estimator
         n_threads, missing = resolve_threads(model.n_threads), model.missing is not None
 
-        def evaluate(learner: Learner) -> float:  # the problem is known in full when learning has begun
+        def evaluate(learner: RunningFit) -> float:  # the problem is known in full when learning has begun
             return solver.objective(held_out, learner.atoms(), problem_of(model), n_threads, missing=missing)
 
         return evaluate
@@ -184,7 +183,7 @@ class DictionaryTask(Task):
     def position(self, position: Position | None = None) -> Position:
         model = self.estimator
         if position is None:
-            check_is_fitted(model, "components_")
+            check_usable(model)
             position = model._state.position()
         names = getattr(model, "feature_names_in_", None)
         facts = {

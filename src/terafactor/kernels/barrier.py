@@ -63,7 +63,7 @@ def wait_for_all(address, expected):
 def sum_tiles(partial, n_sums, n_threads, barrier):
     """Wait for all threads, then return the sums over tiles of ``partial`` (2, tiles, 4), in the order of tiles.
 
-    n_sums: sums made so far. The two halves of ``partial`` are used in turn: nobody overwrites what another still reads.
+    n_sums: sums made so far. The halves of ``partial`` are used in turn: nobody overwrites what another still reads.
     """
     if n_threads > 1:
         wait_for_all(barrier, (n_sums + 1) * n_threads)

@@ -150,10 +150,10 @@ def signed_start(gram: Array, products: Array, l1: float, l2: float) -> Array | 
 def code_row(gram, products, l1, l2, positive, tolerance, max_passes, code, gradient, system, target):
     """Code one row; return whether it converged.
 
-    gram (k, k), products (k,); code (k,) in/out, the start; gradient, target (k,), system (k, k): scratch. The row is done when every
-    violation of the optimality conditions is below ``tolerance`` times its largest product. Passes over the nonzero
-    coordinates alternate with passes over all, since most coordinates of a sparse code stay at zero. When they get
-    many, :func:`solve_active` helps out, for :data:`SHARE` times the multiplications that they took.
+    gram (k, k), products (k,); code (k,) in/out, the start; gradient, target (k,), system (k, k): scratch. The row is
+    done when every violation of the optimality conditions is below ``tolerance`` times its largest product. Passes over
+    the nonzero coordinates alternate with passes over all, since most coordinates of a sparse code stay at zero. When
+    they get many, :func:`solve_active` helps out, for :data:`SHARE` times the multiplications that they took.
     """
     n_components = len(code)
     find_gradient(gram, products, code, gradient)

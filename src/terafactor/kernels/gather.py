@@ -11,7 +11,6 @@ from terafactor.kernels.jit import jit
 from terafactor.kernels.transpose import SIDE, transpose_square
 
 
-
 @jit
 def row_addresses(matrix, row, column):
     """Return the addresses of ``matrix[row : row + 8, column]``, of a matrix in order C."""

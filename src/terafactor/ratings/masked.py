@@ -22,7 +22,7 @@ from terafactor.ratings.prior import Prior
 from terafactor.ratings.state import longer
 from terafactor.ratings.table import RatingTable
 from terafactor.solver.callbacks import Callback
-from terafactor.solver.loop import Elapsed, Learner
+from terafactor.solver.loop import Elapsed, RunningFit
 from terafactor.solver.options import Projection, SolverOptions
 from terafactor.solver.position import Position
 from terafactor.solver.state import State
@@ -154,7 +154,7 @@ class MaskedMethod:
         state.last_codes[present] = codes
         return state
 
-    def watching(self, table: RatingTable) -> Callable[[Learner], RatingModel]:
+    def watching(self, table: RatingTable) -> Callable[[RunningFit], RatingModel]:
         """Return what tells the model, without users, of a learner that learns from ``table``."""
         biases = Biases.of(table, self.damping)
         return lambda learner: self._model(np.asarray(learner.atoms()), biases)

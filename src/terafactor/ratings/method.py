@@ -10,7 +10,7 @@ from terafactor._typing import Array
 from terafactor.ratings.model import Codes, RatingModel
 from terafactor.ratings.table import RatingTable
 from terafactor.solver.callbacks import Callback
-from terafactor.solver.loop import Elapsed, Learner
+from terafactor.solver.loop import Elapsed, RunningFit
 from terafactor.solver.position import Position
 
 
@@ -38,7 +38,7 @@ class Method(Protocol):
         known (n_before,): which of the users that were there before had ratings.
         """
 
-    def watching(self, table: RatingTable) -> Callable[[Learner], RatingModel]:
+    def watching(self, table: RatingTable) -> Callable[[RunningFit], RatingModel]:
         """Return what tells the model, without users, of a learner that learns from ``table``."""
 
     def model(self, state: Any) -> RatingModel:

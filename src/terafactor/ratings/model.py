@@ -13,7 +13,7 @@ from terafactor.kernels.ranking import predict_pairs
 from terafactor.kernels.ratings import row_width
 from terafactor.ratings.encode import encode
 from terafactor.ratings.prior import Prior
-from terafactor.solver.position import Position
+from terafactor.solver.position import Position, array_of, part_of, position_of, restore
 
 
 @dataclass(frozen=True)
@@ -42,19 +42,19 @@ class Codes:
 class RatingModel:
     """Predicts ``offset + scale * (user bias + item bias + code . factors)``. Rows are padded to ``row_width(k)``."""
 
-    item_factors: Array
+    item_factors: Array = field(metadata=array_of("p w", np.float32))
     """(p, width), float32."""
 
-    item_variances: Array
+    item_variances: Array = field(metadata=array_of("p w", np.float32))
     """How uncertain they are (p, width)."""
 
-    item_biases: Array
+    item_biases: Array = field(metadata=array_of("p", np.float32))
     """(p,), float32."""
 
-    user_prior: Prior
+    user_prior: Prior = field(metadata=part_of(Prior))
     """What codes look like before any rating."""
 
-    item_prior: Prior
+    item_prior: Prior = field(metadata=part_of(Prior))
     """What items look like."""
 
     noise: float
@@ -72,10 +72,12 @@ class RatingModel:
     damping: float | None
     """Ratings of the mean added to those of a user for its bias; None when users have no bias apart from the code."""
 
-    user_factors: Array = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    user_factors: Array = field(
+        default_factory=lambda: np.zeros((0, 0), np.float32), metadata=array_of("n w", np.float32)
+    )
     """Codes of the users known (n, width)."""
 
-    user_biases: Array = field(default_factory=lambda: np.zeros(0, np.float32))
+    user_biases: Array = field(default_factory=lambda: np.zeros(0, np.float32), metadata=array_of("n", np.float32))
     """(n,), float32."""
 
     @property
@@ -148,39 +150,12 @@ class RatingModel:
 
     def position(self) -> Position:
         """Return all of it by name."""
-        priors = {
-            f"{prior}.{name}": array
-            for prior in ("user_prior", "item_prior")
-            for name, array in getattr(self, prior).position().arrays.items()
-        }
-        names = ("item_factors", "item_variances", "item_biases", "user_factors", "user_biases")
-        numbers = {name: getattr(self, name) for name in ("noise", "alpha", "offset", "scale", "damping")}
-        return Position(numbers, {name: getattr(self, name) for name in names} | priors)
+        return position_of(self)
 
     @classmethod
     def at(cls, position: Position, n_components: int) -> RatingModel:
         """Return the model of a position, refusing one whose parts do not belong together."""
-        width = row_width(n_components)
-        item_factors = position.array("item_factors", (None, width), np.float32)
-        user_factors = position.array("user_factors", (None, width), np.float32)
-
-        def optional(name: str) -> float | None:
-            return None if position.numbers.get(name) is None else position.number(name, float)
-
-        return cls(
-            item_factors=item_factors,
-            item_variances=position.array("item_variances", item_factors.shape, np.float32),
-            item_biases=position.array("item_biases", (len(item_factors),), np.float32),
-            user_prior=Prior.at(position.part("user_prior"), n_components),
-            item_prior=Prior.at(position.part("item_prior"), n_components),
-            noise=position.number("noise", float),
-            alpha=optional("alpha"),
-            offset=position.number("offset", float),
-            scale=position.number("scale", float),
-            damping=optional("damping"),
-            user_factors=user_factors,
-            user_biases=position.array("user_biases", (len(user_factors),), np.float32),
-        )
+        return restore(cls, position, {"k": n_components, "w": row_width(n_components)})
 
 
 def _mean_row(prior: Prior) -> Array:

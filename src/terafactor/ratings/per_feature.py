@@ -19,7 +19,7 @@ from terafactor.ratings.state import DAMPING, CompletionState
 from terafactor.ratings.step import MEMORY, CompletionOptions, step
 from terafactor.ratings.table import RatingTable
 from terafactor.solver.callbacks import Callback
-from terafactor.solver.loop import Advance, Elapsed, Learner, run_loop
+from terafactor.solver.loop import Advance, Elapsed, RunningFit, run_loop
 from terafactor.solver.position import Position
 from terafactor.solver.warm_up import warm_up_once
 
@@ -74,7 +74,7 @@ class PerFeatureMethod:
             state = self._initial_state(table) if start is None else CompletionState.at(start)
             batches = self._batches(table, state, executor)
             last = math.ceil(self.n_epochs * len(batches) - 1e-9)  # as many as the loop of matrices does
-            learner = CompletionLearner(batches, self, state, executor, self._kept_codes(table, state, start))
+            learner = CompletionFit(batches, self, state, executor, self._kept_codes(table, state, start))
             run_loop(
                 learner, range(state.n_batches, last), len(batches), callbacks, max_time=self.max_time,
                 elapsed=elapsed, started=started,
@@ -96,10 +96,10 @@ class PerFeatureMethod:
         state.expect(rows, known)
         with Executor(self.n_threads) as executor:
             batches = once._batches(rows, state, executor)
-            run_loop(CompletionLearner(batches, once, state, executor), range(len(batches)), len(batches), callbacks)
+            run_loop(CompletionFit(batches, once, state, executor), range(len(batches)), len(batches), callbacks)
         return state
 
-    def watching(self, table: RatingTable) -> Callable[[Learner], RatingModel]:
+    def watching(self, table: RatingTable) -> Callable[[RunningFit], RatingModel]:
         """Return what tells the model, without users, of a learner that learns from ``table``."""
         return lambda learner: self.model(learner.state)  # type: ignore[attr-defined]
 
@@ -163,7 +163,7 @@ class PerFeatureMethod:
         return cut_into_batches(table.users, table.items, state.inside(table.values), groups, table.shape[1], executor)
 
 
-class CompletionLearner:
+class CompletionFit:
     """What the loop drives: one step per batch, the batches of each pass in an order of its own."""
 
     n_reseeded = 0

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from terafactor._typing import Array
-from terafactor.solver.position import Position
+from terafactor.solver.position import array_of
 
 LEAST_VARIANCE = 1e-4
 """Of a direction in which rows hardly differ; keeps systems well conditioned in float32."""
@@ -23,19 +23,19 @@ PINNED_VARIANCE = 1e-3
 class Prior:
     """A normal distribution of rows of factors, followed from batch to batch by what was learned of them."""
 
-    mean: Array
-    """(k,), float64."""
+    mean: Array = field(metadata=array_of("k", np.float64))
+    """(k,)."""
 
-    precision: Array
-    """Inverse of the covariance (k, k), float64; zero while nothing pulls towards the mean."""
+    precision: Array = field(metadata=array_of("k k", np.float64))
+    """Inverse of the covariance (k, k); zero while nothing pulls towards the mean."""
 
-    n_rows: Array
+    n_rows: Array = field(metadata=array_of("1", np.float64))
     """Decayed number of rows seen (1,)."""
 
-    total: Array
+    total: Array = field(metadata=array_of("k", np.float64))
     """Decayed sum of rows (k,)."""
 
-    square: Array
+    square: Array = field(metadata=array_of("k k", np.float64))
     """Decayed sum of products of rows, their variances included (k, k)."""
 
     @classmethod
@@ -67,14 +67,3 @@ class Prior:
             self.mean[coordinate] = 1.0
             self.precision[coordinate, :] = self.precision[:, coordinate] = 0.0
             self.precision[coordinate, coordinate] = 1 / PINNED_VARIANCE
-
-    def position(self) -> Position:
-        """Return all of it by name."""
-        return Position({}, dict(vars(self)))
-
-    @classmethod
-    def at(cls, position: Position, n_components: int) -> Prior:
-        """Return the prior of a position."""
-        k = n_components
-        shapes = {"mean": (k,), "precision": (k, k), "n_rows": (1,), "total": (k,), "square": (k, k)}
-        return cls(**{name: position.array(name, shape, np.float64) for name, shape in shapes.items()})

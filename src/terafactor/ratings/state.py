@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from terafactor.kernels.ratings import row_width
 from terafactor.ratings.model import RatingModel
 from terafactor.ratings.prior import Prior
 from terafactor.ratings.table import RatingTable
-from terafactor.solver.position import Position
+from terafactor.solver.position import Position, array_of, part_of, position_of, restore
 
 USER_BIAS, ITEM_BIAS = 0, 1
 """Coordinates that start as biases: items have 1 in the first, so codes hold the user's bias there; in the second it
@@ -27,9 +27,7 @@ DAMPING = 5.0
 
 ARRAYS = ("factors", "variances", "statistics", "weights", "counts", "totals")
 PRIORS = ("user_prior", "item_prior")
-COUNTERS = ("n_users", "n_steps", "n_samples", "n_batches")
-NUMBERS = ("offset", "scale", "noise", "squared_error", "n_errors", "last_error")
-"""What a position is made of."""
+"""Its arrays with a row for each item, and its priors."""
 
 FIRST_NOISE = 0.5
 """Share of the variance of ratings that counts as noise before anything is known."""
@@ -39,28 +37,28 @@ FIRST_NOISE = 0.5
 class CompletionState:
     """All the arrays and counters. Rows of factors are padded to ``row_width(k)``."""
 
-    factors: Array
+    factors: Array = field(metadata=array_of("p w", np.float32))
     """Items (p, width), float32."""
 
-    variances: Array
+    variances: Array = field(metadata=array_of("p w", np.float32))
     """By how much these are uncertain (p, width)."""
 
-    statistics: Array
+    statistics: Array = field(metadata=array_of("p w w", np.float32))
     """Per item, decayed sum over its users of [a, x]' [a, x] (p, width, width), upper triangles."""
 
-    weights: Array
+    weights: Array = field(metadata=array_of("p", np.float32))
     """Decayed number of ratings in the statistics (p,), float32."""
 
-    counts: Indices
+    counts: Indices = field(metadata=array_of("p", np.int64))
     """Ratings seen of each item, each once (p,)."""
 
-    user_prior: Prior
+    user_prior: Prior = field(metadata=part_of(Prior))
     """What codes of users look like."""
 
-    item_prior: Prior
+    item_prior: Prior = field(metadata=part_of(Prior))
     """What rows of items look like."""
 
-    totals: Indices
+    totals: Indices = field(metadata=array_of("p", np.int64))
     """Ratings that each item has in all (p,)."""
 
     n_users: int = 0
@@ -173,29 +171,12 @@ class CompletionState:
 
     def position(self) -> Position:
         """Return all of it by name; the arrays are shared, not copied."""
-        arrays = {name: getattr(self, name) for name in ARRAYS}
-        for name in PRIORS:
-            prior = getattr(self, name).position().arrays
-            arrays |= {f"{name}.{part}": array for part, array in prior.items()}
-        return Position({name: getattr(self, name) for name in (*COUNTERS, *NUMBERS)}, arrays)
+        return position_of(self)
 
     @classmethod
     def at(cls, position: Position) -> CompletionState:
         """Return the state of a position, refusing one whose parts do not belong together."""
-        factors = position.array("factors", (None, None), np.float32)
-        n_items, width = factors.shape
-        n_components = len(position.array("user_prior.mean", (None,), np.float64))
-        shapes = {"variances": factors.shape, "statistics": (n_items, width, width), "weights": (n_items,)}
-        return cls(
-            factors=factors,
-            **{name: position.array(name, shape, np.float32) for name, shape in shapes.items()},  # type: ignore[arg-type]
-            counts=position.array("counts", (n_items,), np.int64),
-            totals=position.array("totals", (n_items,), np.int64),
-            user_prior=Prior.at(position.part("user_prior"), n_components),
-            item_prior=Prior.at(position.part("item_prior"), n_components),
-            **{name: position.number(name) for name in COUNTERS},
-            **{name: position.number(name, float) for name in NUMBERS},
-        )
+        return restore(cls, position)
 
 
 def longer(rows: Array, length: int) -> Array:

@@ -20,7 +20,7 @@ from terafactor.ratings.parameters import check_parameters, method_of
 from terafactor.ratings.recommend import Seen
 from terafactor.ratings.table import RatingTable
 from terafactor.solver.callbacks import Callback
-from terafactor.solver.loop import Learner
+from terafactor.solver.loop import RunningFit
 from terafactor.solver.position import Position
 from terafactor.training.task import Start, Task
 
@@ -54,7 +54,7 @@ class RatingsTask(Task):
     def open_validation(self, X: Any, data: RatingTable) -> HeldOut:
         return HeldOut(data, _numbered(self.estimator._open(X), data))
 
-    def objective(self, held_out: HeldOut) -> Callable[[Learner], float]:
+    def objective(self, held_out: HeldOut) -> Callable[[RunningFit], float]:
         model, method = self.estimator, method_of(self.estimator, seed=0)  # evaluating draws no random number
         known, asked = (streamed(table, model.stream) for table in (held_out.known, held_out.ratings))
         wanted = np.zeros(known.shape[0], bool)
@@ -63,7 +63,7 @@ class RatingsTask(Task):
         model_of = method.watching(known)
         low, high = (float(bound(held_out.known.values)) for bound in (np.min, np.max))
 
-        def evaluate(learner: Learner) -> float:
+        def evaluate(learner: RunningFit) -> float:
             with Executor(method.n_threads) as executor:
                 found = model_of(learner)
                 predicted = found.with_users(found.encode(*rows, executor)).predict(asked.users, asked.items, executor)

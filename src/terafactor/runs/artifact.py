@@ -27,7 +27,7 @@ from terafactor.errors import DataError, ParameterError
 from terafactor.solver.position import Position
 
 FORMAT = "terafactor artifact"
-MAJOR, MINOR = 1, 0
+MAJOR, MINOR = 1, 1
 """A reader refuses another major version; a minor version adds what older readers may ignore."""
 
 MANIFEST, ARRAYS = "manifest.json", "arrays.safetensors"
@@ -52,7 +52,10 @@ class Artifact:
     """What it learned."""
 
     fingerprint: str | None = None
-    """What tells the data apart that it learned from."""
+    """Digest of the data that it learned from."""
+
+    identity: str | None = None
+    """Digest of what defines the run that it belongs to; None outside of runs, and in files of version 1.0."""
 
     versions: Mapping[str, str] = field(default_factory=lambda: {name: version(name) for name in LIBRARIES})
     """Versions of the libraries that made it."""
@@ -97,6 +100,7 @@ def read_artifact(folder: Path | str) -> Artifact:
         parameters=manifest["parameters"],
         position=Position(manifest["numbers"], arrays),
         fingerprint=manifest["fingerprint"],
+        identity=manifest.get("identity"),
         versions=manifest["versions"],
     )
 
@@ -137,6 +141,7 @@ def _manifest(artifact: Artifact, described: dict[str, Any], file: Path) -> byte
         "arrays": described,
         "files": {ARRAYS: {"bytes": file.stat().st_size, "sha256": _digest(file)}},
         "fingerprint": artifact.fingerprint,
+        "identity": artifact.identity,
         "versions": dict(artifact.versions),
     }
     return _canonical(manifest | {"sha256": hashlib.sha256(_canonical(manifest)).hexdigest()})

@@ -10,10 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from terafactor.problem import ElasticNet, NormBall
-
-KINDS: dict[str, Any] = {"ElasticNet": ElasticNet, "NormBall": NormBall}
-"""Objects that parameters may hold, by the name that files give them."""
+from terafactor.errors import DataError
+from terafactor.problem.registry import REGISTERED
 
 LEFT_OUT = frozenset({"callbacks", "n_threads", "verbose"})
 """Parameters that are of the moment, not of the model."""
@@ -36,7 +34,7 @@ def to_plain(value: Any) -> Any:
         return {str(name): to_plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
         return [to_plain(part) for part in value]
-    if is_dataclass(value) and type(value).__name__ in KINDS:
+    if is_dataclass(value) and type(value).__name__ in REGISTERED:
         return {"type": type(value).__name__, **asdict(value)}  # type: ignore[arg-type]
     array = getattr(value, "components_", value)
     if isinstance(array, np.ndarray):
@@ -46,14 +44,18 @@ def to_plain(value: Any) -> Any:
 
 def from_plain(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return parameters from plain values; those that a file cannot hold, such as arrays, become None."""
-    return {name: _object(value) for name, value in parameters.items()}
+    return {name: _object(name, value) for name, value in parameters.items()}
 
 
-def _object(value: Any) -> Any:
+def _object(name: str, value: Any) -> Any:
     if not isinstance(value, Mapping) or "type" not in value:
         return value
-    fields = {name: part for name, part in value.items() if name != "type"}
-    return KINDS[value["type"]](**fields) if value["type"] in KINDS else None
+    kind, fields = value["type"], {field: part for field, part in value.items() if field != "type"}
+    if kind in REGISTERED:
+        return REGISTERED[kind](**fields)
+    if name in ("penalty", "constraint"):
+        raise DataError(f"{name} of the file is {kind!r}, which is not registered: import the module that defines it")
+    return None
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any], ignored: Set[str] = frozenset()) -> list[str]:

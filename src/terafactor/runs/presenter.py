@@ -45,7 +45,7 @@ class Presenter:
 
     def __call__(self, snapshot: Snapshot) -> None:
         if snapshot.stopped_by is None and self.is_due(snapshot) and self._is_affordable():
-            self._show(lambda: self.present(snapshot._learner.atoms()))
+            self._show(lambda: self.present(snapshot._fit.atoms()))
 
     def _is_affordable(self) -> bool:
         """Whether showing it now, and once more at the end, stays within the share."""

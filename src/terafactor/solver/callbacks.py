@@ -17,7 +17,7 @@ from terafactor.problem.constraint import atom_sizes
 from terafactor.solver.position import Position
 
 if TYPE_CHECKING:
-    from terafactor.solver.loop import Learner
+    from terafactor.solver.loop import RunningFit
 
 
 GRACE = 0.25
@@ -65,25 +65,25 @@ class Snapshot:
     stopped_by: str | None
     """None while the fit runs; at the end "n_epochs", "tol", "max_time" or "callback"."""
 
-    _learner: Learner
+    _fit: RunningFit
 
     @property
     def may_settle(self) -> bool:
         """Whether the fit ends when it has settled, so that :attr:`batches_to_do` is a bound."""
-        return bool(getattr(self._learner, "may_settle", False))
+        return bool(getattr(self._fit, "may_settle", False))
 
     @property
     def components(self) -> Array:
         """The atoms at this moment (k, p), a copy."""
-        return self._learner.atoms().copy()
+        return self._fit.atoms().copy()
 
     def surrogate(self) -> float:
         """Compute the surrogate at this moment, one product of the dictionary with itself."""
-        return self._learner.surrogate()
+        return self._fit.surrogate()
 
     def position(self) -> Position:
         """Return what another fit needs to go on from this moment. Use it before returning: it is not a copy."""
-        return self._learner.position()
+        return self._fit.position()
 
 
 def passes_multiple(count: int, advance: int, interval: int) -> bool:
@@ -151,7 +151,7 @@ class Recorder:
 
     Parameters
     ----------
-    objective : callable taking a Learner and returning a float, or None
+    objective : callable taking a RunningFit and returning a float, or None
         Computes the objective on held-out rows.
     history : list of Evaluation, optional
         The list to add to.
@@ -165,7 +165,7 @@ class Recorder:
 
     def __init__(
         self,
-        objective: Callable[[Learner], float] | None = None,
+        objective: Callable[[RunningFit], float] | None = None,
         *,
         history: list[Evaluation] | None = None,
         record: Callable[[Evaluation], None] | None = None,
@@ -214,17 +214,17 @@ class Recorder:
         return self.seconds_spent + self._last_cost <= GRACE + self.share * (time.monotonic() - self._started)
 
 
-def evaluate(snapshot: Snapshot, objective: Callable[[Learner], float] | None = None) -> Evaluation:
+def evaluate(snapshot: Snapshot, objective: Callable[[RunningFit], float] | None = None) -> Evaluation:
     """Return the line of the history for one moment, with the objective where that is wanted."""
-    learner = snapshot._learner
+    running = snapshot._fit
     return Evaluation(
         step=snapshot.step,
         n_samples=snapshot.n_samples,
         seconds=snapshot.seconds,
         bytes_read=snapshot.bytes_read,
         surrogate=snapshot.surrogate(),
-        objective=None if objective is None else objective(learner),
-        sparsity=sparsity(learner.atoms()),
+        objective=None if objective is None else objective(running),
+        sparsity=sparsity(running.atoms()),
         memory=peak_memory(),
         n_reseeded=snapshot.n_reseeded,
     )

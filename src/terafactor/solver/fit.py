@@ -30,6 +30,7 @@ from terafactor.solver.settling import Settling
 from terafactor.solver.state import State
 from terafactor.solver.warm_up import warm_up
 
+
 def fit(
     source: MatrixSource,
     problem: Problem,
@@ -87,7 +88,7 @@ def fit(
         elapsed = replace(elapsed, bytes_read=elapsed.bytes_read + n_bytes)
     last_batch = max(1, math.ceil(options.n_epochs * stream.batches_per_epoch - 1e-9))  # 0.07 of 100 is 7
     run_loop(
-        DictionaryLearner(stream, problem, options, state, sample, last_codes, beside),
+        DictionaryFit(stream, problem, options, state, sample, last_codes, beside),
         range(first_batch, last_batch),
         stream.batches_per_epoch,
         callbacks,
@@ -112,7 +113,7 @@ def make_stream(source: MatrixSource, options: SolverOptions, mask_offset: int =
     )
 
 
-class DictionaryLearner:
+class DictionaryFit:
     """What the loop drives: a learner that advances a state on the batches of a stream, and what goes on between."""
 
     def __init__(
@@ -161,8 +162,10 @@ class DictionaryLearner:
             contextlib.closing(learner.read(self.stream, numbers.start, numbers.stop)) as parts,
         ):
             for data in parts:
+                state.intact = False
                 evidence = learner.advance(state, data)
                 maintain(state, evidence, self.problem, self.options)
+                state.intact = True
                 if self.last_codes is not None:
                     self.last_codes[evidence.rows] = evidence.codes
                 yield Advance(evidence.n_batches, evidence.n_bytes)

@@ -14,7 +14,7 @@ from terafactor.solver.position import Position
 
 
 class Advance(NamedTuple):
-    """What a learner has done since it told last."""
+    """What a fit has done since it told last."""
 
     n_batches: int
     """Batches learned from, of one epoch."""
@@ -23,12 +23,12 @@ class Advance(NamedTuple):
     """Bytes read."""
 
 
-class Learner(Protocol):
-    """What the loop drives: something that learns step by step, and can tell where it stands after each."""
+class RunningFit(Protocol):
+    """What the loop drives: a fit that goes on step by step, and whose position is known after each."""
 
     @property
     def n_steps(self) -> int:
-        """Steps done since the learner was new."""
+        """Steps done since the beginning."""
 
     @property
     def n_samples(self) -> int:
@@ -51,7 +51,7 @@ class Learner(Protocol):
         """Return the atoms (k, p); not to be changed."""
 
     def position(self) -> Position:
-        """Return what another learner needs to go on from here."""
+        """Return what another fit needs to go on from here."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Elapsed:
 
 
 def run_loop(
-    learner: Learner,
+    fit: RunningFit,
     numbers: range,
     batches_per_epoch: int,
     callbacks: Sequence[Callback] = (),
@@ -72,11 +72,11 @@ def run_loop(
     elapsed: Elapsed | None = None,
     started: float | None = None,
 ) -> None:
-    """Let a learner do one step per number, and call back whenever it tells of some.
+    """Let a fit do one step per number, and call back whenever it tells of some.
 
     Parameters
     ----------
-    learner : Learner
+    fit : RunningFit
     numbers : range
         Numbers of the batches to learn from, counted over all epochs.
     batches_per_epoch : int
@@ -92,35 +92,35 @@ def run_loop(
     before = elapsed or Elapsed()
     started = (time.perf_counter() if started is None else started) - before.seconds
     bytes_read, idle = before.bytes_read, 0.0
-    stopped_by = "tol" if learner.has_settled() else None  # and then interrupted before its end was written
+    stopped_by = "tol" if fit.has_settled() else None  # and then interrupted before its end was written
 
     def tell(advance: int, end_of_epoch: bool, stopped_by: str | None) -> bool:
         nonlocal idle
         paused = time.perf_counter()
         snapshot = Snapshot(
-            step=learner.n_steps,
-            n_samples=learner.n_samples,
+            step=fit.n_steps,
+            n_samples=fit.n_samples,
             batches_done=batches_done,
             advance=advance,
             batches_to_do=numbers.stop,
             batches_per_epoch=batches_per_epoch,
             seconds=paused - started - idle,
             bytes_read=bytes_read,
-            n_reseeded=learner.n_reseeded,
+            n_reseeded=fit.n_reseeded,
             end_of_epoch=end_of_epoch,
             stopped_by=stopped_by,
-            _learner=learner,
+            _fit=fit,
         )
         stop = any([asks_to_stop(callback, snapshot) for callback in callbacks])  # all of them, whatever one says
         idle += time.perf_counter() - paused
         return stop
 
     batches_done = numbers.start
-    with contextlib.closing(learner.steps(numbers if stopped_by is None else numbers[:0])) as steps:
+    with contextlib.closing(fit.steps(numbers if stopped_by is None else numbers[:0])) as steps:
         for advance in steps:
             bytes_read += advance.n_bytes
             batches_done += advance.n_batches
-            if learner.has_settled():
+            if fit.has_settled():
                 stopped_by = "tol"
             if tell(advance.n_batches, batches_done % batches_per_epoch == 0, None):
                 stopped_by = stopped_by or "callback"

@@ -66,24 +66,36 @@ class Position:
 
     def named(self, name: str) -> Position:
         """Return the same under the names ``name.something``: the inverse of :meth:`part`."""
-        return Position(*({f"{name}.{key}": value for key, value in all_.items()} for all_ in (self.numbers, self.arrays)))
+        return Position(
+            *({f"{name}.{key}": value for key, value in all_.items()} for all_ in (self.numbers, self.arrays))
+        )
 
 
-FLOATS = (np.float32, np.float64)
+FLOATS: tuple[Any, ...] = (np.float32, np.float64)
 
 
-def array_field(shape: str, *dtypes: Any) -> Any:
-    """Declare an array of a dataclass: letters for its lengths, the same for the same length, and its types.
+def array_of(shape: str, *dtypes: Any) -> dict[str, Any]:
+    """Describe an array in the metadata of a field: letters for its lengths, equal for equal lengths, and its types.
 
     Without types it is float32 or float64, the same for all such arrays of an object.
     """
-    return field(metadata={"shape": shape.split(), "dtypes": dtypes})
+    return {"shape": shape.split(), "dtypes": dtypes}
+
+
+def part_of(kind: type) -> dict[str, Any]:
+    """Describe another dataclass of arrays and numbers, kept under the name of the field."""
+    return {"part": kind}
+
+
+def saved_fields(kind: type) -> list[Any]:
+    """Return the fields of a dataclass that files hold: all, unless their metadata says ``saved=False``."""
+    return [each for each in fields(kind) if each.metadata.get("saved", True)]
 
 
 def position_of(thing: Any) -> Position:
     """Return the fields of a dataclass by name: arrays, numbers, and other dataclasses under their names."""
     position = Position()
-    for each in fields(thing):
+    for each in saved_fields(type(thing)):
         value = getattr(thing, each.name)
         if is_dataclass(value):
             position = position.with_all(position_of(value).named(each.name))
@@ -94,29 +106,40 @@ def position_of(thing: Any) -> Position:
     return position
 
 
-def restore(kind: type[Kind], position: Position, **lengths: int) -> Kind:
+def restore(kind: type[Kind], position: Position, lengths: dict[str, int] | None = None) -> Kind:
     """Return the dataclass that a position is of, refusing arrays that do not belong together.
 
-    lengths: those of letters of :func:`array_field` that are known beforehand.
+    lengths: of letters of :func:`array_of`, those that are known beforehand; those found are added.
     """
     found: dict[str, Any] = {}
-    dtypes: tuple[Any, ...] = FLOATS
-    for each in fields(kind):  # type: ignore[arg-type]
-        shape = each.metadata.get("shape")
-        if shape is None:
+    dtypes, lengths = FLOATS, {} if lengths is None else lengths
+    for each in saved_fields(kind):
+        if "part" in each.metadata:
+            found[each.name] = restore(each.metadata["part"], position.part(each.name), lengths)
+        elif "shape" in each.metadata:
+            found[each.name] = array = _array(each, position, dtypes, lengths)
+            dtypes = dtypes if each.metadata["dtypes"] else (array.dtype,)
+        else:
             found[each.name] = _number(each, position)
-            continue
-        needed = tuple(lengths.get(letter, None if letter.isalpha() else int(letter)) for letter in shape)
-        array = position.array(each.name, needed, *(each.metadata["dtypes"] or dtypes))  # type: ignore[arg-type]
-        if not each.metadata["dtypes"]:
-            dtypes = (array.dtype,)
-        lengths |= {letter: length for letter, length in zip(shape, array.shape, strict=True) if letter.isalpha()}
-        found[each.name] = array
     return kind(**found)
 
 
+def _array(each: Any, position: Position, dtypes: tuple[Any, ...], lengths: dict[str, int]) -> Array:
+    """Return the array of a field, and add its lengths to those known."""
+    shape = each.metadata["shape"]
+    known = tuple(int(letter) if letter.isdigit() else lengths.get(letter) for letter in shape)
+    array = position.array(each.name, known, *(each.metadata["dtypes"] or dtypes))
+    lengths |= {letter: length for letter, length in zip(shape, array.shape, strict=True) if not letter.isdigit()}
+    if tuple(lengths.get(letter, length) for letter, length in zip(shape, array.shape, strict=True)) != array.shape:
+        raise DataError(f"array {each.name!r} has shape {array.shape}, and lengths that must be equal differ")
+    return array
+
+
 def _number(each: Any, position: Position) -> Any:
-    """Return what is not an array; what earlier versions did not have has a default."""
-    if each.metadata.get("parse") is not None:
+    """Return a number, a list that is parsed, or what an optional field without a value has."""
+    if "parse" in each.metadata:
         return each.metadata["parse"](position.numbers.get(each.name, ()))
-    return position.number(each.name, {"float": float, "str": str}.get(str(each.type), int))
+    kind, _, optional = str(each.type).partition(" | ")
+    if optional and position.numbers.get(each.name) is None:
+        return None
+    return position.number(each.name, {"float": float, "str": str}.get(kind, int))

@@ -10,7 +10,7 @@ import numpy as np
 
 from terafactor._typing import Array, Indices
 from terafactor.problem import Problem
-from terafactor.solver.position import Position, array_field, position_of, restore
+from terafactor.solver.position import Position, array_of, position_of, restore
 
 
 def _checks(given: Sequence[Sequence[float]]) -> list[tuple[int, float]]:
@@ -25,25 +25,25 @@ class State:
     steps work on some of the features at a time, order C where on all of them.
     """
 
-    dictionary: Array = array_field("k p")
+    dictionary: Array = field(metadata=array_of("k p"))
     """Atoms, D in the paper."""
 
-    data_code: Array = array_field("k p")
+    data_code: Array = field(metadata=array_of("k p"))
     """Weighted mean of code times value, per atom and feature, B in the paper."""
 
-    code_gram: Array = array_field("k k", np.float64)
+    code_gram: Array = field(metadata=array_of("k k", np.float64))
     """Weighted mean of the products of codes, C in the paper."""
 
-    feature_counts: Indices = array_field("p", np.int64)
+    feature_counts: Indices = field(metadata=array_of("p", np.int64))
     """Rows in which each feature was observed, E in the paper."""
 
-    sizes: Array = array_field("k", np.float64)
+    sizes: Array = field(metadata=array_of("k", np.float64))
     """What the ball bounds, for each atom over all features."""
 
-    multipliers: Array = array_field("k", np.float64)
+    multipliers: Array = field(metadata=array_of("k", np.float64))
     """Where the search for each atom's projection starts."""
 
-    idle_rows: Indices = array_field("k", np.int64)
+    idle_rows: Indices = field(metadata=array_of("k", np.int64))
     """Rows since each atom last had a nonzero code."""
 
     mean_penalty: float = 0.0
@@ -63,6 +63,9 @@ class State:
 
     checks: list[tuple[int, float]] = field(default_factory=list, metadata={"parse": _checks})
     """Rows seen and objective on a sample of rows at the last evaluations, when the fit may stop by them."""
+
+    intact: bool = field(default=True, metadata={"saved": False})
+    """False while a step is writing, and for good after one that failed half-way."""
 
     @classmethod
     def start(cls, dictionary: Array, problem: Problem, *, masked: bool) -> Self:
@@ -90,7 +93,9 @@ class State:
 
     def copy(self) -> Self:
         """Return a state that shares no array with this one."""
-        arrays = {each.name: getattr(self, each.name).copy(order="K") for each in fields(self) if "shape" in each.metadata}
+        arrays = {
+            each.name: getattr(self, each.name).copy(order="K") for each in fields(self) if "shape" in each.metadata
+        }
         return replace(self, **arrays, checks=list(self.checks))
 
     def prefix(self, n_features: int) -> Self:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import logging
 import os
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +66,7 @@ class RunJournal(Journal):
         self.console = console
         self.metrics = Metrics(self.run.metrics_file)
         self.config: dict[str, Any] = {}
+        self._identity = ""
 
     @contextlib.contextmanager
     def opened(self) -> Generator[None, None, None]:
@@ -80,6 +84,7 @@ class RunJournal(Journal):
         """Write the configuration of a new run, or check that of one to resume, and find its newest checkpoint."""
         found = newest(self.run.checkpoints) if self.resume else None
         self.config = self._resumed(task, X, data) if self.resume else self._started(task, X, data)
+        self._identity = run_identity(self.run.config())
         seed = int(self.config["seed"])
         data, held_out, _ = task.hold_out(data, self.config.get("holdout", 0), seed)
         position = self._position(task, found)
@@ -134,8 +139,16 @@ class RunJournal(Journal):
             self.metrics.cut_back(-1)
             return None
         path, artifact = found
-        if artifact.kind != task.kind or artifact.fingerprint != self._fingerprint:
-            raise DataError(f"{path} is of another run: of {artifact.kind}, data {artifact.fingerprint}")
+        if artifact.identity is None:
+            raise DataError(
+                f"{path} was written by an earlier terafactor, {artifact.versions.get('terafactor')}, whose unfinished "
+                "runs cannot be resumed: load it with load_model, and pass it as init of a new run"
+            )
+        if artifact.identity != self._identity:
+            raise DataError(
+                f"{path} belongs to another run than {self.run.config_file} describes: kind, data, parameters, seed or "
+                "held-out rows differ. Undo the change, or start a new run"
+            )
         self.metrics.cut_back(step_of(path))
         logger.info("going on from %s", path)
         return artifact.position
@@ -190,7 +203,7 @@ class RunJournal(Journal):
 
     def _artifact(self, task: Task, position: Position | None = None) -> Artifact:
         artifact = task.artifact(position)
-        return Artifact(artifact.kind, artifact.parameters, artifact.position, self._fingerprint, artifact.versions)
+        return replace(artifact, fingerprint=self._fingerprint, identity=self._identity)
 
     def _before_checkpoint(self, snapshot: Snapshot) -> None:
         self.recorder.note(snapshot)
@@ -212,6 +225,18 @@ class RunJournal(Journal):
             )
         write_artifact(self._artifact(task), self.run.model, overwrite=True)
         logger.info("run done, stopped by %s; model in %s", stopped_by, self.run.model)
+
+
+def run_identity(config: Mapping[str, Any]) -> str:
+    """Return a digest of what defines the result of a run: its configuration, except when to stop and where data lie.
+
+    Equal configurations have equal identities, so that equal runs write equal files.
+    """
+    data = {name: value for name, value in config["data"].items() if name != "source"}
+    free = FREE | {"random_state"}  # the seed stands for it
+    parameters = {name: value for name, value in config["parameters"].items() if name not in free}
+    fixed = {**config, "data": data, "parameters": parameters}
+    return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
 
 
 def source_name(X: Any) -> str | list[str] | dict[str, Any] | None:

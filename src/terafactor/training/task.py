@@ -16,7 +16,7 @@ from terafactor.report.reporting import run_details
 from terafactor.runs.artifact import Artifact
 from terafactor.runs.parameters import plain_parameters
 from terafactor.solver.callbacks import Callback, Evaluation
-from terafactor.solver.loop import Elapsed, Learner
+from terafactor.solver.loop import Elapsed, RunningFit
 from terafactor.solver.position import Position
 
 
@@ -82,7 +82,7 @@ class Task(ABC):
         """Return validation data of the user, as :meth:`hold_out` returns it. data: what is learned from."""
 
     @abstractmethod
-    def objective(self, held_out: Any) -> Callable[[Learner], float]:
+    def objective(self, held_out: Any) -> Callable[[RunningFit], float]:
         """Return a function that evaluates a running learner on held-out data."""
 
     @abstractmethod

@@ -21,7 +21,6 @@ from terafactor.kernels.gather import gather_columns, gather_features, scatter_c
 from terafactor.kernels.missing import row_grams
 from terafactor.kernels.statistics import add_grams, add_parts, blend_sparse_codes, blend_tiles, correlate_tiles
 
-
 SPARSE = 0.25
 """Share of nonzero codes below which skipping the zeros beats the dense matrix product."""
 
@@ -56,7 +55,9 @@ class ThreadedBackend:
         out = np.empty((len(matrix), len(chosen)), matrix.dtype)
         atoms = np.arange(len(matrix))
         if by_atom:
-            self._over_features(lambda start, stop: gather_columns(matrix, atoms, chosen, start, stop, out), len(chosen))
+            self._over_features(
+                lambda start, stop: gather_columns(matrix, atoms, chosen, start, stop, out), len(chosen)
+            )
         else:
             self._over_features(lambda start, stop: gather_features(matrix.T, chosen, start, stop, out), len(chosen))
         return out
@@ -68,7 +69,9 @@ class ThreadedBackend:
         if matrix.flags.c_contiguous:
             self._over_features(lambda start, stop: scatter_columns(values, chosen, start, stop, matrix), len(chosen))
         else:
-            self._over_features(lambda start, stop: scatter_features(values, chosen, start, stop, matrix.T), len(chosen))
+            self._over_features(
+                lambda start, stop: scatter_features(values, chosen, start, stop, matrix.T), len(chosen)
+            )
 
     def correlate(self, values: Array, atoms: Array) -> tuple[Array, Array]:
         grams = np.empty((n_tiles(atoms.shape[1]), len(atoms), len(atoms)), atoms.dtype)
@@ -81,7 +84,11 @@ class ThreadedBackend:
     def _correlate(self, values: Array, atoms: Array, grams: Array) -> Array:
         """Put the Gram matrix of each tile in ``grams``, unless that is empty; return the products with values."""
         dtype, n_parts = atoms.dtype, n_tiles(atoms.shape[1])
-        products, gemm, syrk = np.empty((n_parts, len(values), len(atoms)), dtype), address("gemm", dtype), address("syrk", dtype)
+        products, gemm, syrk = (
+            np.empty((n_parts, len(values), len(atoms)), dtype),
+            address("gemm", dtype),
+            address("syrk", dtype),
+        )
 
         def work(first: int, last: int) -> None:
             correlate_tiles(gemm, syrk, values, atoms, first, last, grams, products)

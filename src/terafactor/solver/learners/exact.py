@@ -1,8 +1,8 @@
 """Steps that project whole atoms, entries outside the mask included: the paper's exact projection, eagerly.
 
 A projection of all p entries costs k p per step, whatever the mask. That is no more than the sweep on the mask costs,
-k^2 p / reduction, as soon as there are more atoms than ``reduction``: putting entries off until their next visit, as the
-paper proposes, would save little and needs the history of every projection.
+k^2 p / reduction, as soon as there are more atoms than ``reduction``: putting entries off until their next visit, as
+the paper proposes, would save little and needs the history of every projection.
 """
 
 from __future__ import annotations

@@ -138,7 +138,9 @@ class SparseLearner:
             gain = blend_codes(state, found, len(found), count, self.problem, self.options.schedule)
             weight = min(1.0, gain * len(found) / count)
             codes[part] = found
-            moved = span.step(part, 1 - weight, (weight / len(found)) * found, self.problem.constraint.lower()[2], state)
+            moved = span.step(
+                part, 1 - weight, (weight / len(found)) * found, self.problem.constraint.lower()[2], state
+            )
             n_done += 1
         state.n_batches += n_done
         state.feature_counts += part.stop
