@@ -36,22 +36,21 @@ def least_curvature(code_gram):
 
 
 @jit
-def sweep_weights(code_gram, zero):
+def sweep_weights(code_gram, data_type):
     """Return what each atom i weighs in the candidate of atom j (k, k), and the same for the product of j's block.
 
     The first is ``-c_ji / c_jj``, zero for i = j and for atoms j that stay. In the second, atoms that move before j in
-    its block weigh nothing. Both are in the precision of ``zero``.
+    its block weigh nothing.
     """
     n_components, floor = len(code_gram), least_curvature(code_gram)
-    weights, at_start = np.full((n_components, n_components), zero), np.full((n_components, n_components), zero)
+    weights = np.empty((n_components, n_components), data_type)
+    at_start = np.empty((n_components, n_components), data_type)
     for j in range(n_components):
         curvature = code_gram[j, j]
-        if curvature <= floor:
-            continue
         for i in range(n_components):
-            if i != j:
-                weights[j, i] = -code_gram[j, i] / curvature
-                at_start[j, i] = zero if j - j % BLOCK <= i < j else weights[j, i]
+            counts = i != j and curvature > floor
+            weights[j, i] = -code_gram[j, i] / curvature if counts else 0.0
+            at_start[j, i] = 0.0 if j - j % BLOCK <= i < j else weights[j, i]
     return weights, at_start
 
 
@@ -92,7 +91,7 @@ def sweep_tiles(
     n_components, n_observed = atoms.shape
     n_tiles, n_sums = partial.shape[1], 0
     first_tile, last_tile = rank * n_tiles // n_threads, (rank + 1) * n_tiles // n_threads
-    weights, at_start = sweep_weights(code_gram, atoms.dtype.type(0))
+    weights, at_start = sweep_weights(code_gram, atoms.dtype)
     floor = least_curvature(code_gram)
     for j in range(n_components):
         moves = code_gram[j, j] > floor
@@ -135,7 +134,8 @@ def add_sizes(features, l1_weight, l2_weight, sizes):
     linear, quadratic = dtype(l1_weight), dtype(0.5 * l2_weight)
     part = np.empty(features.shape[1], features.dtype)
     for start in range(0, len(features), TILE):
-        part[:] = dtype(0)
+        for j in range(len(part)):
+            part[j] = dtype(0)
         for feature in range(start, min(start + TILE, len(features))):
             entries = features[feature]
             for j in range(len(entries)):

@@ -66,7 +66,8 @@ def largest_violation(gradient, code, l1, l2, positive):
 @jit
 def find_gradient(gram, products, code, gradient):
     """``gradient = products - code @ gram``, skipping zeros. gram (k, k); others (k,)."""
-    gradient[:] = products
+    for j in range(len(code)):
+        gradient[j] = products[j]
     for j in range(len(code)):
         if code[j] != 0.0:
             row = gram[j]
@@ -84,7 +85,7 @@ def descend(gram, gradient, code, l1, l2, positive, only_active):
     for j in range(len(code)):
         old, row = code[j], gram[j]
         curvature = row[j] + l2
-        if (only_active and old == 0.0) or curvature <= 0.0:
+        if (only_active == 1 and old == 0.0) or curvature <= 0.0:
             continue
         largest = max(largest, violation(old, gradient[j] - l2 * old, l1, positive))
         new = soft_threshold(gradient[j] + row[j] * old, l1, positive) / curvature
@@ -97,14 +98,18 @@ def descend(gram, gradient, code, l1, l2, positive, only_active):
 
 
 @jit
-def solve_active(gram, products, l1, l2, code, system, target):
+def solve_active(gram, products, l1, l2, code, active, system, target):
     """Move the nonzero codes to where they are optimal if they keep their signs, or until one is zero: tell if so.
 
     With A the nonzero codes and s their signs, that is ``(D_A D_A' + l2) a_A = x D_A' - l1 s``; the objective is
     quadratic on the way there, and falls. Coordinate descent needs as many passes as atoms resemble each other, this
-    does not. system (k, k), target (k,): scratch.
+    does not. active, target (k,), system (k, k): scratch.
     """
-    active, n = np.flatnonzero(code), np.count_nonzero(code)
+    n = 0
+    for j in range(len(code)):
+        if code[j] != 0.0:
+            active[n] = j
+            n += 1
     for a in range(n):
         j = active[a]
         for b in range(a + 1):
@@ -147,58 +152,46 @@ def signed_start(gram: Array, products: Array, l1: float, l2: float) -> Array | 
 
 
 @jit
-def code_row(gram, products, l1, l2, positive, tolerance, max_passes, code, gradient, system, target):
-    """Code one row; return whether it converged.
-
-    gram (k, k), products (k,); code (k,) in/out, the start; gradient, target (k,), system (k, k): scratch. The row is
-    done when every violation of the optimality conditions is below ``tolerance`` times its largest product. Passes over
-    the nonzero coordinates alternate with passes over all, since most coordinates of a sparse code stay at zero. When
-    they get many, :func:`solve_active` helps out, for :data:`SHARE` times the multiplications that they took.
-    """
-    n_components = len(code)
-    find_gradient(gram, products, code, gradient)
-    allowed = 0.0
-    for j in range(n_components):
-        allowed = max(allowed, tolerance * abs(products[j]))
-    if largest_violation(gradient, code, l1, l2, positive) <= allowed:
-        return True
-    waited, spent, only_active = 0, 0.0, False
-    for _ in range(max_passes):
-        if descend(gram, gradient, code, l1, l2, positive, only_active) > allowed:
-            only_active = True
-        elif only_active:
-            only_active = False
-        elif largest_violation(gradient, code, l1, l2, positive) <= allowed:  # later updates may have raised one
-            return True
-        waited += 1
-        n_active = np.count_nonzero(code)
-        spent += n_active * n_components
-        if waited >= PATIENCE:
-            while spent * SHARE >= n_active**3 / 3:
-                spent -= n_active**3 / 3 / SHARE
-                if not solve_active(gram, products, l1, l2, code, system, target):
-                    break
-                n_active -= 1
-            find_gradient(gram, products, code, gradient)
-            waited, only_active = 0, False
-    return False
-
-
-@jit
 def elastic_net_codes(grams, products, l1, l2, positive, tolerance, max_passes, codes):
     """Code rows by coordinate descent; return how many did not converge.
 
-    grams (b, k, k), or (1, k, k) where all rows share one; products (b, k); l1, l2 (b,); codes (b, k)
-    in/out: where the descent starts.
+    grams (b, k, k), or (1, k, k) where all rows share one; products (b, k); l1, l2 (b,); codes (b, k) in/out: where
+    the descent starts. A row is done when every violation of the optimality conditions is below ``tolerance`` times its
+    largest product. Passes over the nonzero coordinates alternate with passes over all, since most coordinates of a
+    sparse code stay at zero. When they get many, :func:`solve_active` helps out, for :data:`SHARE` times the
+    multiplications that they took.
     """
-    k, unfinished = codes.shape[1], 0
-    gradient, target, system = np.empty(k), np.empty(k), np.empty((k, k))
-    for row in range(len(codes)):
-        gram = grams[row] if len(grams) > 1 else grams[0]
-        done = code_row(
-            gram, products[row], l1[row], l2[row], positive, tolerance, max_passes, codes[row], gradient, system, target
-        )
-        unfinished += not done
+    n_rows, k = codes.shape
+    gradient, target, system, active = np.empty(k), np.empty(k), np.empty((k, k)), np.empty(k, np.int64)
+    unfinished = 0
+    for row in range(n_rows):
+        gram, wanted, code = grams[row if len(grams) > 1 else 0], products[row], codes[row]
+        find_gradient(gram, wanted, code, gradient)
+        allowed = 0.0
+        for j in range(k):
+            allowed = max(allowed, tolerance * abs(wanted[j]))
+        worst = largest_violation(gradient, code, l1[row], l2[row], positive)
+        n_passes, waited, spent, only_active = 0, 0, 0.0, 0
+        while worst > allowed and n_passes < max_passes:
+            met = descend(gram, gradient, code, l1[row], l2[row], positive, only_active)
+            if met <= allowed and only_active == 0:
+                worst = largest_violation(gradient, code, l1[row], l2[row], positive)  # updates may have raised one
+            only_active = 1 if met > allowed else 0
+            n_passes += 1
+            waited += 1
+            n_active = 0
+            for j in range(k):
+                n_active += code[j] != 0.0
+            spent += n_active * k
+            if waited >= PATIENCE:
+                while spent * SHARE >= n_active**3 / 3:
+                    spent -= n_active**3 / 3 / SHARE
+                    if not solve_active(gram, wanted, l1[row], l2[row], code, active, system, target):
+                        break
+                    n_active -= 1
+                find_gradient(gram, wanted, code, gradient)
+                waited, only_active = 0, 0
+        unfinished += worst > allowed
     return unfinished
 
 
@@ -212,13 +205,15 @@ def ridge_codes(grams, products, l2, codes):
     system = np.empty((k, k))
     for row in range(len(codes)):
         code, trace = codes[row], 0.0
-        system[:] = grams[row]
         for j in range(k):
+            for i in range(k):
+                system[j, i] = grams[row, j, i]
             system[j, j] += l2[row]
             trace += system[j, j]
-        code[:] = products[row]
-        if trace == 0.0:  # no atom has an entry there
-            code[:] = 0.0
-            continue
-        cholesky(system, k)
-        solve_triangles(system, code, k)
+            code[j] = products[row, j]
+        if trace > 0.0:
+            cholesky(system, k)
+            solve_triangles(system, code, k)
+        else:  # no atom has an entry there
+            for j in range(k):
+                code[j] = 0.0

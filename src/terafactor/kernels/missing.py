@@ -23,7 +23,8 @@ def split_missing(values, observed, per_feature):
     """
     n_rows, n_features = values.shape
     n_missing = 0
-    per_feature[:] = 0
+    for i in range(n_features):
+        per_feature[i] = 0
     for row in range(n_rows):
         entries, seen = values[row], observed[row]
         for i in range(n_features):
@@ -62,7 +63,9 @@ def row_grams(syrk, features, observed, gram, precision, start, stop, grams):
         for i in range(n_features):  # without a branch, which would be guessed wrong every other time
             chosen[n_chosen] = i
             n_chosen += seen[i] != subtract
-        out[:] = gram if subtract else np.zeros((k, k))
+        for a in range(k):
+            for b in range(k):
+                out[a, b] = gram[a, b] if subtract else 0.0
         for first in range(0, n_chosen, PANEL):
             last = min(first + PANEL, n_chosen)
             for place in range(first, last):

@@ -42,7 +42,8 @@ def collect(syrk, factors, variances, chosen, values, first, last, panel, system
     """
     width = factors.shape[1]
     rating = width - 1
-    spread[:] = 0
+    for j in range(width):
+        spread[j] = 0
     for start in range(first, last, PANEL):
         n_rows = min(PANEL, last - start)
         for place in range(n_rows):
@@ -85,8 +86,9 @@ def code_users(
         first, last = starts[user], starts[user + 1]
         code = codes[user]
         if first == last:
-            code[:] = mean
-            code_variances[user] = 0
+            for j in range(width):
+                code[j] = mean[j]
+                code_variances[user, j] = 0
             errors[user] = 0
             continue
         collect(syrk, factors, variances, items, values, first, last, panel, system, spread)
@@ -130,7 +132,8 @@ def absorb_items(
             for j in range(i, width):
                 statistic[i, j] = decay * statistic[i, j] + system[i, j]
                 system[i, j] = scale * statistic[i, j]
-        spread[:] = 0
+        for j in range(width):
+            spread[j] = 0
         penalize(system, spread, alpha * system.dtype.type(counts[item]), precision, pull, mean, n_components)
         eliminate(system, n_components)
         read_solution(system, n_components, noise, factors[item], variances[item])

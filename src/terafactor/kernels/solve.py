@@ -100,8 +100,9 @@ def read_solution(system, n_components, scale, solution, variance):
     The inverse of A is M' D^-1 M with M the inverse of L.
     """
     width, zero = system.shape[1], system.dtype.type(0)
-    solution[:] = zero
-    variance[:] = zero
+    for h in range(width):
+        solution[h] = zero
+        variance[h] = zero
     for j in range(n_components):
         row = system[j]
         inverse = system.dtype.type(1) / row[j]

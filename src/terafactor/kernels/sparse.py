@@ -108,17 +108,19 @@ def sweep_combinations(gemm, gram, code_gram, limit, least, moves, sizes):
     nothing is changed.
     """
     k, floor = len(code_gram), least_curvature(code_gram)
-    both, squares = np.zeros((k, 4 * k)), np.diag(gram)[:k].copy()  # [moves, moves gram]; squared norms
+    both, squares = np.zeros((k, 4 * k)), np.empty(k)  # [moves, moves gram]; squared norms
     for j in range(k):
         both[j, j] = 1.0
-        both[j, 2 * k :] = gram[j]
+        squares[j] = gram[j, j]
+        for at in range(2 * k):
+            both[j, 2 * k + at] = gram[j, at]
     for j in range(k):
         curvature, row = code_gram[j, j], both[j]
         if curvature <= floor:
             continue
-        row[: 2 * k] = 0.0
-        row[k + j] = 1.0 / curvature
-        row[2 * k :] = gram[k + j] / curvature
+        for at in range(2 * k):
+            row[at] = 1.0 / curvature if at == k + j else 0.0
+            row[2 * k + at] = gram[k + j, at] / curvature
         terms = gram[k + j, k + j] / curvature**2
         for i in range(k):
             if i != j:
@@ -131,15 +133,16 @@ def sweep_combinations(gemm, gram, code_gram, limit, least, moves, sizes):
             size += row[at] * row[2 * k + at]
         if not size >= least * terms:
             return False
-        if size > limit:
-            row *= np.sqrt(limit / size)
-            size = limit
-        squares[j] = size
-    moves[:] = both[:, : 2 * k]
-    add_product(gemm, both[:, 2 * k :], moves.T, 0.0, gram[:k, :k])
+        scale = np.sqrt(limit / size) if size > limit else 1.0
+        for at in range(4 * k):
+            row[at] *= scale
+        squares[j] = min(size, limit)
+    add_product(gemm, both[:, 2 * k :], both[:, : 2 * k].T, 0.0, gram[:k, :k])
     for i in range(k):
         if code_gram[i, i] > floor:
             sizes[i] = squares[i]
+        for j in range(2 * k):
+            moves[i, j] = both[i, j]
         for j in range(k):
             gram[i, k + j] = both[i, 3 * k + j]
             gram[k + j, i] = both[i, 3 * k + j]

@@ -34,12 +34,12 @@ def add_grams(grams, precision):
     objective falls along v without end, unless an l1 term is strong enough, and codes have no bound. So the diagonal is
     raised by the size of these errors. precision: relative error of one operation.
     """
-    k = grams.shape[1]
+    n_tiles, k, _ = grams.shape
     total = np.zeros((k, k))
-    for gram in grams:
+    for tile in range(n_tiles):
         for i in range(k):
             for j in range(i, k):
-                total[i, j] += gram[i, j]
+                total[i, j] += grams[tile, i, j]
     for i in range(k):
         for j in range(i):
             total[i, j] = total[j, i]
@@ -63,11 +63,12 @@ def add_rounding(gram, precision):
 @jit
 def add_parts(parts):
     """``parts.sum(axis=0)`` for ``parts`` (n, a, b), in float64 and one after the other."""
-    total = np.zeros(parts.shape[1:])
-    for part in parts:
-        for i in range(total.shape[0]):
-            for j in range(total.shape[1]):
-                total[i, j] += part[i, j]
+    n_parts, n_rows, n_columns = parts.shape
+    total = np.zeros((n_rows, n_columns))
+    for part in range(n_parts):
+        for i in range(n_rows):
+            for j in range(n_columns):
+                total[i, j] += parts[part, i, j]
     return total
 
 
@@ -80,7 +81,10 @@ def blend_tiles(gemm, codes, values, keep, take, first, last, data_code):
     the codes if it can, else into the values, and ``keep`` into what is there.
     """
     n_features, uniform = values.shape[1], len(keep) == 1
-    weighted = codes * take[0] if uniform else codes
+    weighted = np.empty(codes.shape, codes.dtype)
+    for i in range(len(codes)):
+        for j in range(codes.shape[1]):
+            weighted[i, j] = codes[i, j] * take[0] if uniform else codes[i, j]
     scaled = np.empty((len(values), min(TILE, n_features)), values.dtype)
     for tile in range(first, last):
         start, stop = tile * TILE, min((tile + 1) * TILE, n_features)
@@ -103,7 +107,8 @@ def blend_sparse_codes(codes, values, keep, take, first, last, data_code):
         start, stop = tile * TILE, min((tile + 1) * TILE, n_features)
         added = total[: stop - start]
         for j in range(len(data_code)):
-            added[:] = values.dtype.type(0)
+            for f in range(len(added)):
+                added[f] = values.dtype.type(0)
             for row in range(len(values)):
                 code, source = codes[row, j], values[row, start:stop]
                 if code != 0:
