@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import brain, claims, core, exact, missing, ratings, report, runs, sources
+from benchmarks import brain, claims, core, missing, ratings, report, runs, sources
 from benchmarks.harness import Bar
 from benchmarks.pages import machines, show, table
 from benchmarks.results import OUTPUT, load, measured
@@ -21,7 +21,6 @@ SUITES = {
     "brain": brain.BENCHMARKS,
     "core": core.BENCHMARKS,
     "missing": missing.BENCHMARKS,
-    "exact": exact.BENCHMARKS,
     "sources": sources.BENCHMARKS,
     "ratings": ratings.BENCHMARKS,
     "runs": runs.BENCHMARKS,

@@ -5,18 +5,21 @@ Run as ``python docs/figures/exact_projection.py``; it takes some seconds.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from terafactor._threads import Executor
 from terafactor.data import ArraySource, BatchStream
 from terafactor.data.masks import Masks
 from terafactor.datasets import make_brain_like
 from terafactor.problem import ElasticNet, NormBall, Problem
-from terafactor.solver import SolverOptions, State, objective, step
+from terafactor.solver import SolverOptions, State, objective
+from terafactor.solver.backends import make_backend
+from terafactor.solver.learners import choose_learner
+from terafactor.solver.objective import surrogate
 
 REDUCTION, N_STEPS, N_COMPONENTS = 12, 360, 10
 BLUE, ORANGE = "#0072B2", "#D55E00"  # of the palette of Okabe and Ito
@@ -32,18 +35,14 @@ def learn(X: np.ndarray, held_out: np.ndarray, problem: Problem, projection: str
     stream = BatchStream(ArraySource(X), options.batch_size, masks, options.seed, whole_rows=True)
     state = State.start(problem.constraint.fill(X[:N_COMPONENTS]), problem, masked=False)
     changes, objectives = [], []
-    with Executor() as executor:
-
-        def surrogate(dictionary: np.ndarray) -> float:
-            return problem.surrogate_value(dictionary, state.code_gram, state.data_code, state.mean_penalty, executor)
-
+    with make_backend() as backend:
+        learner = choose_learner(stream.source, problem, options, state, backend)
         for batch in stream.batches(0, N_STEPS):
-            before = state.current_dictionary().copy()
-            step(state, batch, problem, options, executor)
-            after = state.current_dictionary()
-            old, new = surrogate(before), surrogate(after)  # both with the statistics that the sweep saw
-            changes.append((new - old) / abs(old))
-            objectives.append(objective(ArraySource(held_out), np.ascontiguousarray(after), problem))
+            before = state.dictionary.copy()
+            learner.advance(state, batch)
+            old = surrogate(replace(state, dictionary=before), problem, backend)  # with the statistics of the sweep
+            changes.append((surrogate(state, problem, backend) - old) / abs(old))
+            objectives.append(objective(ArraySource(held_out), state.dictionary, problem))
     return np.array(changes), np.array(objectives)
 
 

@@ -70,7 +70,7 @@ class MaskedDictionaryLearning(
         wants each feature visited some 30 times; "auto" is "full" for data in memory and "masked" otherwise.
     projection : {"masked", "exact"}, default="masked"
         How atoms return to the ball after a step: "masked" keeps the entries outside the mask, "exact" projects the
-        whole atom, at the same cost per step but without its guarantee of descent. Without masks both are the same.
+        whole atom, which costs a pass over it and has no guarantee of descent. Without masks both are the same.
     batch_size : int or "auto", default="auto"
         Rows per step. "auto" is twice ``n_components``, at least 32, and fewer where rows are so long that this
         would take more than 256 MB; ``batch_size_`` has the number.
