@@ -228,7 +228,7 @@ class Clock:
 
 class Moment:
     stopped_by = None
-    _learner = types.SimpleNamespace(atoms=lambda: np.zeros((1, 1)))
+    _fit = types.SimpleNamespace(atoms=lambda: np.zeros((1, 1)))
 
 
 @pytest.fixture(name="showing")

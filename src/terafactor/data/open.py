@@ -10,6 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from terafactor.data.formats import Format
 from terafactor.data.joined import JoinedSource
 from terafactor.data.source import MatrixSource
@@ -62,6 +64,8 @@ def is_paths(thing: Any) -> bool:
 
 def must_be_opened(thing: Any) -> bool:
     """Whether ``thing`` is something to open rather than rows at hand: no array, sparse matrix or data frame."""
+    if isinstance(thing, np.ndarray):
+        return False
     if isinstance(thing, MatrixSource | str | os.PathLike) or is_paths(thing):
         return True
     return any(form.is_object(thing) for form in formats() if form.name not in ("array", "npy", "sparse", "table"))

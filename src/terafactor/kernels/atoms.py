@@ -2,8 +2,9 @@ r"""One block-coordinate sweep over the atoms (Procedure 2 of the paper), as mat
 
 Atom j moves to :math:`P[d_j + (b_j - \sum_i c_{ji} d_i) / c_{jj}] = P[(b_j - \sum_{i \ne j} c_{ji} d_i) / c_{jj}]`,
 with the atoms before it already moved. For a block of atoms, what all atoms add that do not move before them in the
-block is one matrix product with the dictionary as it is when the block begins; those of the block that have moved when
-an atom's turn comes are added one by one. The result is that of the plain sweep.
+block is one matrix product with the dictionary as it is when the block begins. Those of the block that have moved are
+added by a smaller product at the start of each group of atoms, and one by one inside the group. The result is that of
+the plain sweep.
 
 Several threads do it together, each on its own tiles of features. They wait for each other once per atom, to add up
 its size, and once per step of Newton's method.
@@ -19,8 +20,8 @@ from terafactor.kernels.blas import add_product
 from terafactor.kernels.jit import jit
 from terafactor.kernels.projection import absolute_and_squares, ball_size, find_multiplier, shrink
 
-BLOCK = 8
-"""Atoms in a block: fewer make thin matrix products, more leave more to add inside the block."""
+BLOCK, GROUP = 32, 4
+"""Atoms in a block, and in a group of it: fewer make thin matrix products, more leave more to add one by one."""
 
 UNUSED = 1e-12
 """An atom whose share of the codes' energy is below this is left where it is: its step would divide by nothing."""
@@ -59,14 +60,14 @@ def candidate(data_code, atoms, weights, curvature, positive, j, start, stop, ca
     """Complete the candidate of atom j on one tile, ``(b_j - sum of c_ji d_i) / c_jj``, in its row of ``candidates``.
 
     data_code, atoms (k, s); weights: of :func:`sweep_weights`; start, stop: the tile; candidates (BLOCK, s) in/out: the
-    product of the block. Returns the sums of its absolute values and of its squares. Rows are sliced here and not by
+    products of block and group. Returns the sums of its absolute values and of its squares. Rows are sliced here and not by
     the caller: of a slice of a matrix, the compiler does not know that its rows are contiguous.
     """
     row, dtype = j % BLOCK, atoms.dtype.type
     new, target, inverse = candidates[row, start:stop], data_code[j, start:stop], dtype(1.0 / curvature)
     for i in range(len(new)):
         new[i] += inverse * target[i]
-    for moved in range(j - row, j):
+    for moved in range(j - row % GROUP, j):
         weight, atom = weights[j, moved], atoms[moved, start:stop]
         for i in range(len(new)):
             new[i] += weight * atom[i]
@@ -97,9 +98,14 @@ def sweep_tiles(
         moves = code_gram[j, j] > floor
         for tile in range(first_tile, last_tile):
             start, stop = tile * TILE, min((tile + 1) * TILE, n_observed)
-            if j % BLOCK == 0:
+            row = j % BLOCK
+            if row == 0:
                 block = at_start[j : j + BLOCK]
                 add_product(gemm, block, atoms[:, start:stop], 0.0, candidates[: len(block), start:stop])
+            elif row % GROUP == 0:
+                group = weights[j : j + GROUP, j - row : j]
+                moved = atoms[j - row : j, start:stop]
+                add_product(gemm, group, moved, 1.0, candidates[row : row + len(group), start:stop])
             if moves:
                 sums = partial[n_sums % 2, tile]
                 sums[0], sums[1] = candidate(
