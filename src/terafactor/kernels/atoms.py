@@ -60,8 +60,8 @@ def candidate(data_code, atoms, weights, curvature, positive, j, start, stop, ca
     """Complete the candidate of atom j on one tile, ``(b_j - sum of c_ji d_i) / c_jj``, in its row of ``candidates``.
 
     data_code, atoms (k, s); weights: of :func:`sweep_weights`; start, stop: the tile; candidates (BLOCK, s) in/out: the
-    products of block and group. Returns the sums of its absolute values and of its squares. Rows are sliced here and not by
-    the caller: of a slice of a matrix, the compiler does not know that its rows are contiguous.
+    products of block and group. Returns the sums of its absolute values and of its squares. Rows are sliced here and
+    not by the caller: of a slice of a matrix, the compiler does not know that its rows are contiguous.
     """
     row, dtype = j % BLOCK, atoms.dtype.type
     new, target, inverse = candidates[row, start:stop], data_code[j, start:stop], dtype(1.0 / curvature)
