@@ -88,12 +88,11 @@ def test_sparse_rows_equal_dense_ones(planted):
 
 
 def test_a_prefix_of_the_features(planted):
-    """A stage that works on the first features is a state of its own, on views of the whole one."""
+    """A stage that works on the first features is a state of its own."""
     X, atoms = planted
     whole = start(X)
-    stage = whole.prefix(60)
+    stage = whole.prefix(60, PROBLEM)
     stage.set_order("C")
-    stage.sizes = PROBLEM.constraint.psi(stage.dictionary)
     with make_backend() as backend:
         for first in range(0, 2000, 20):
             rows = np.arange(first, first + 20)
@@ -110,7 +109,7 @@ def rounds(state, learner, X, n_rounds, n_shards, run=map):
             for _ in range(n_shards)
         ]
         parts = list(run(partial(advance_copy, learner, state), shards))
-        state = average([part for part, _ in parts], PROBLEM)
+        state = average([part for part, _ in parts], state, PROBLEM)
         learner.backend.sweep(
             state.dictionary, state.data_code, state.code_gram, PROBLEM.constraint.lower(), state.sizes,
             state.multipliers, whole=True,
@@ -139,18 +138,23 @@ def test_shards_learn_and_do_not_care_where_they_run(planted):
         np.testing.assert_array_equal(getattr(serial, name), getattr(threads, name))
 
 
-def test_average_weighs_by_rows(planted):
+def test_average_weighs_by_the_rows_of_the_round(planted):
     X, _ = planted
-    one, two = start(X), start(X[K:])
-    one.n_samples, two.n_samples = 30, 10
-    one.feature_counts[:], two.feature_counts[:] = 30, 10
-    two.feature_counts[5] = 0
+    before, one, two = start(X), start(X), start(X[K:])
+    before.n_samples, one.n_samples, two.n_samples = 100, 130, 110
+    before.feature_counts[:], one.feature_counts[:], two.feature_counts[:] = 100, 130, 110
+    two.feature_counts[5] = 100
     one.data_code[:], two.data_code[:] = 1, 5
-    merged = average([one, two], PROBLEM)
+    one.n_batches, two.n_batches, one.n_steps, two.n_steps = 3, 1, 3, 1
+    merged = average([one, two], before, PROBLEM)
     np.testing.assert_allclose(merged.dictionary, 0.75 * one.dictionary + 0.25 * two.dictionary)
     np.testing.assert_allclose(merged.data_code[:, 4:6], [[2, 1]] * K)
     np.testing.assert_allclose(merged.sizes, PROBLEM.constraint.psi(merged.dictionary))
+    assert (merged.n_samples, merged.n_batches, merged.n_steps) == (140, 4, 3)
+    assert merged.feature_counts[[4, 5]].tolist() == [140, 130]
     assert not np.shares_memory(merged.dictionary, one.dictionary)
+    idle = average([before, before.copy()], before, PROBLEM)
+    np.testing.assert_allclose(idle.dictionary, before.dictionary)
 
 
 def test_a_grid_of_models_on_one_stream_equals_separate_fits(planted):

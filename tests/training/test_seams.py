@@ -33,6 +33,20 @@ class Ridge:
         return np.linalg.solve(system, products[..., np.newaxis])[..., 0]
 
 
+@register
+@dataclass(frozen=True)
+class GroupRidge:
+    """A penalty that knows how many atoms there are: one weight each."""
+
+    weights: tuple[float, ...]
+
+    def value(self, codes):
+        return 0.5 * (codes.astype(np.float64) ** 2 @ np.array(self.weights))
+
+    def codes(self, gram, products, strength, tolerance):
+        return np.linalg.solve(gram + strength * np.diag(self.weights), products.T).T
+
+
 class CountingBackend(NumpyBackend):
     """A backend of one's own."""
 
@@ -100,12 +114,20 @@ def test_a_penalty(X, tmp_path, missing):
     assert same.objective(X) > 0
 
 
+def test_a_penalty_with_a_weight_for_each_atom(X, tmp_path):
+    penalty = GroupRidge((1.0, 2.0, 3.0))
+    ours = check(X, tmp_path, penalty=penalty, reduction=1, tol=1e-3)
+    loaded = load_model(tmp_path / "model")
+    assert loaded.penalty == penalty
+    np.testing.assert_array_equal(loaded.partial_fit(X).components_, ours.partial_fit(X).components_)
+
+
 def test_a_penalty_without_rules_is_refused_by_name(X):
     with pytest.raises(ParameterError, match="alpha='auto' has no rule for Ridge: pass a number"):
         estimator(penalty=Ridge(), alpha="auto").fit(X)
     with pytest.raises(ParameterError, match="needs a penalty that can be positive, which Ridge"):
         estimator(penalty=Ridge(), positive_code=True).fit(X)
-    with pytest.raises(ParameterError, match="penalty must be 'l1', 'l2' or"):
+    with pytest.raises(ParameterError, match="penalty must be 'l1', 'l2', ElasticNet"):
         estimator(penalty=object()).fit(X)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
@@ -51,6 +50,7 @@ class MoreRows(DictionaryTask):
             problem, state = self._first_state(data, problem, options)
         else:
             state = self._further_state(data, problem)
+            model.alpha_, model.batch_size_ = float(problem.alpha), options.batch_size
         self._begin(data, Beginning(problem, options, state, sample=None))
 
     def _first_state(self, data: MatrixSource, problem: Problem, options: SolverOptions) -> tuple[Problem, State]:
@@ -63,7 +63,7 @@ class MoreRows(DictionaryTask):
     def _further_state(self, data: MatrixSource, problem: Problem) -> State:
         """Return the state to go on from, with atoms inside the ball."""
         model = self.estimator
-        state = model._state if self._is_sure(data, problem) else copy.deepcopy(model._state)
+        state = model._state if self._is_sure(data, problem) else model._state.copy()
         if problem.constraint != model._constraint:
             state.dictionary[:] = problem.constraint.project(state.dictionary)
             state.sizes = problem.constraint.psi(state.dictionary)

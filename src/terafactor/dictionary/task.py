@@ -157,7 +157,8 @@ class DictionaryTask(Task):
             sample=begun.sample, first_batch=begun.first_batch, elapsed=begun.elapsed,
         )  # fmt: skip
         self._set_state(state)
-        model.n_iter_ = max(1, math.ceil(state.n_samples / data.shape[0]))
+        if begun.sample is not None:  # rows that come in parts have no passes
+            model.n_iter_ = max(1, math.ceil(state.n_samples / data.shape[0]))
 
     def _note_end(self, snapshot: Snapshot) -> None:
         self.stopped_by = snapshot.stopped_by

@@ -116,6 +116,7 @@ def sweep_tiles(
         if not moves:
             continue
         new_absolute, new_squares, absolute, squares = sum_tiles(partial, n_sums, n_threads, barrier)
+        # Without a mask ``sizes`` is zero, and so is this, whatever the last two sums hold.
         outside = max(sizes[j] - l1_weight * absolute - 0.5 * l2_weight * squares, 0.0)
         size = l1_weight * new_absolute + 0.5 * l2_weight * new_squares
         multiplier, factor, n_sums = find_multiplier(

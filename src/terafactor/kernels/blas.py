@@ -137,7 +137,7 @@ def add_product(gemm, a, b, keep, c):
     """
     trans_a, lda = leading(a)
     trans_b, ldb = leading(b)
-    _, ldc = leading(c)
+    ldc = max(c.strides[0] // c.itemsize, c.shape[1])
     _gemm(
         gemm, trans_b, trans_a, b.shape[1], a.shape[0], a.shape[1], b.ctypes.data, ldb, a.ctypes.data, lda,
         c.dtype.type(keep), c.ctypes.data, ldc,
@@ -148,5 +148,5 @@ def add_product(gemm, a, b, keep, c):
 def add_upper_square(syrk, a, keep, c):
     """``c = keep * c + a.T @ a``, its upper triangle only. a: slice or transpose; c: contiguous rows."""
     trans, lda = leading(a)
-    _, ldc = leading(c)
+    ldc = max(c.strides[0] // c.itemsize, c.shape[1])
     _syrk(syrk, LOWER, trans, a.shape[1], a.shape[0], a.ctypes.data, lda, c.dtype.type(keep), c.ctypes.data, ldc)

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import logging
+import os
 import re
 import time
 from collections.abc import Callable, Generator
@@ -66,7 +67,9 @@ def drop_stale_cache(folder: Path, file: Path) -> None:
         if known.get(file.stem) != (digest := source_digest(file)):
             for stale in [*folder.glob(f"{file.stem}.*.nbi"), *folder.glob(f"{file.stem}.*.nbc")]:
                 stale.unlink(missing_ok=True)
-            stamps.write_text(json.dumps(known | {file.stem: digest}))
+            temporary = stamps.with_name(f".{stamps.name}.{os.getpid()}")
+            temporary.write_text(json.dumps(known | {file.stem: digest}))
+            os.replace(temporary, stamps)  # whole, if several processes start at once
 
 
 def _read_stamps(file: Path) -> dict[str, str]:

@@ -80,8 +80,8 @@ def inner_products_of_features(gemm, syrk, dictionary, data_code, first, last, g
 def absorb_rows(gemm, keep, codes, with_atoms, with_statistics, with_each_other, gram):
     """Make ``gram`` (2k, 2k) that of [D; keep B + A' X], with X the rows of a batch and A their ``codes``.
 
-    gemm: address of BLAS for float64; codes, with_atoms = ``X D'``, with_statistics = ``X B'`` (b, k);
-    with_each_other (b, b): see :func:`multiply_earlier_rows`; all float64.
+    gemm: address of BLAS for float64; codes, with_atoms = ``X D'`` (b, k); with_statistics = ``X B'`` (b, k),
+    overwritten; with_each_other (b, b): see :func:`multiply_earlier_rows`; all float64.
     """
     k = codes.shape[1]
     added = np.empty((2 * k, k))  # [D X' A; (keep B + half of A' X) X' A], transposed

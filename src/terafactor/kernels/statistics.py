@@ -49,7 +49,7 @@ def add_grams(grams, precision):
 
 @jit
 def add_rounding(gram, precision):
-    """Raise the diagonal of a Gram matrix (k, k) by its rounding error; return by how much."""
+    """Raise the diagonal of a Gram matrix (k, k), in place, by its rounding error."""
     squares = 0.0
     for i in range(len(gram)):
         for j in range(len(gram)):
@@ -57,7 +57,6 @@ def add_rounding(gram, precision):
     ridge = ROUNDING * precision * np.sqrt(squares)
     for i in range(len(gram)):
         gram[i, i] += ridge
-    return ridge
 
 
 @jit

@@ -101,7 +101,7 @@ def resolve_penalty(penalty: str | Penalty, *, positive: bool) -> Penalty:
     if isinstance(penalty, str) and penalty in PENALTIES:
         return ElasticNet(PENALTIES[penalty], positive)
     if isinstance(penalty, str) or not (hasattr(penalty, "codes") and hasattr(penalty, "value")):
-        raise ParameterError(f"penalty must be 'l1', 'l2' or ElasticNet(l1_ratio), got {penalty!r}")
+        raise ParameterError(f"penalty must be 'l1', 'l2', ElasticNet(l1_ratio) or another Penalty, got {penalty!r}")
     if not positive:
         return penalty
     if not hasattr(penalty, "positive"):

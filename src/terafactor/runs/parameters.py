@@ -35,7 +35,7 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [to_plain(part) for part in value]
     if is_dataclass(value) and type(value).__name__ in REGISTERED:
-        return {"type": type(value).__name__, **asdict(value)}  # type: ignore[arg-type]
+        return {"type": type(value).__name__, **to_plain(asdict(value))}  # type: ignore[arg-type]
     array = getattr(value, "components_", value)
     if isinstance(array, np.ndarray):
         return {"type": "array", "sha256": hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()}
@@ -52,10 +52,15 @@ def _object(name: str, value: Any) -> Any:
         return value
     kind, fields = value["type"], {field: part for field, part in value.items() if field != "type"}
     if kind in REGISTERED:
-        return REGISTERED[kind](**fields)
+        return REGISTERED[kind](**{field: _tuples(part) for field, part in fields.items()})
     if name in ("penalty", "constraint"):
         raise DataError(f"{name} of the file is {kind!r}, which is not registered: import the module that defines it")
     return None
+
+
+def _tuples(value: Any) -> Any:
+    """Return lists as tuples: fields of frozen objects are hashable, and files know lists only."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any], ignored: Set[str] = frozenset()) -> list[str]:

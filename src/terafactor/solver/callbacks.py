@@ -60,7 +60,7 @@ class Snapshot:
     """Atoms started anew so far."""
 
     end_of_epoch: bool
-    """Whether the step is the last of a pass over the data."""
+    """Whether the step is the last of a pass over the data, or the fit has ended."""
 
     stopped_by: str | None
     """None while the fit runs; at the end "n_epochs", "tol", "max_time" or "callback"."""

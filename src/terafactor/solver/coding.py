@@ -15,8 +15,8 @@ BLOCK_ROWS = 64
 """Rows coded together, at the least: factors of a Gram matrix are shared by the rows of a block. The blocks, and with
 them the bits of codes, do not depend on the number of threads."""
 
-MOST_GRAMS = 2**20
-"""Entries of the Gram matrices of a block of rows that have one each."""
+MOST_GRAMS = 2**16
+"""Entries of the Gram matrices of a block of rows that have one each: few rows, so that threads can share blocks."""
 
 
 def encode_rows(
@@ -31,7 +31,7 @@ def encode_rows(
     if observed is None:
         codes = code_rows(gram, products, problem, backend, values.shape[1] / n_features)
     else:
-        codes = code_observed(gram, products, atoms, observed, problem, backend, n_features)
+        codes = code_observed(gram, products, by_feature(atoms, backend), observed, problem, backend, n_features)
     return codes.astype(atoms.dtype, copy=False)
 
 
@@ -52,22 +52,29 @@ def code_rows(gram: Array, products: Array, problem: Problem, backend: Backend, 
 
 
 def code_observed(
-    gram: Array, products: Array, atoms: Array, observed: Array, problem: Problem, backend: Backend, n_features: int
+    gram: Array, products: Array, features: Array, observed: Array, problem: Problem, backend: Backend, n_features: int
 ) -> Array:
     """Return the codes (b, k), float64, of rows that observe some of the features each; zero where none is.
 
-    gram (k, k), products (b, k): over all features, missing values counted as zero; atoms (k, s), observed (b, s).
+    gram (k, k), products (b, k): over all features, missing values counted as zero; features (s, k): the atoms,
+    transposed; observed (b, s).
     """
     codes, size = np.zeros(products.shape), max(1, MOST_GRAMS // gram.size)
-    features, counts = np.empty(atoms.T.shape, atoms.dtype), np.array([np.count_nonzero(row) for row in observed])
-    backend.scatter(atoms, None, features.T)
+    counts = np.array([np.count_nonzero(row) for row in observed])
 
     def work(first: int, last: int) -> None:
-        for start in range(first, last, size):
-            rows = np.flatnonzero(counts[start : min(start + size, last)]) + start
+        for block in range(first, last):
+            rows = np.flatnonzero(counts[block * size : (block + 1) * size]) + block * size
             if len(rows):
                 grams = backend.row_grams(features, observed[rows], gram)
                 codes[rows] = problem.codes(grams, products[rows], counts[rows] / n_features)
 
-    backend.split(work, len(codes))
+    backend.split(work, -(-len(codes) // size))
     return codes
+
+
+def by_feature(atoms: Array, backend: Backend) -> Array:
+    """Return the transpose of ``atoms`` (k, s), in order C."""
+    features = np.empty(atoms.T.shape, atoms.dtype)
+    backend.scatter(atoms, None, features.T)
+    return features

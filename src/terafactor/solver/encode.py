@@ -93,7 +93,7 @@ class WholeRows:
         if self.observed is None:
             return code_rows(atoms.gram, products, problem, atoms.backend, 1.0)
         return code_observed(
-            atoms.gram, products, atoms.dictionary, self.observed, problem, atoms.backend, self.values.shape[1]
+            atoms.gram, products, atoms.by_feature, self.observed, problem, atoms.backend, self.values.shape[1]
         )
 
     def losses(self, problem: Problem, atoms: Atoms, codes: Array) -> Array:

@@ -54,7 +54,7 @@ def find_worst_rows(state: State, batch: Batch, codes: Array, options: SolverOpt
 
     A batch without any nonzero code says that the penalty is strong, not that atoms are of no use.
     """
-    if state.idle_rows.max() < options.reseed_after or not codes.any():
+    if not has_unused_atoms(state, options) or not codes.any():
         return None
     atoms = state.dictionary if batch.columns is None else state.dictionary[:, batch.columns]
     residual = batch.values - codes @ atoms
@@ -66,12 +66,18 @@ def find_worst_rows(state: State, batch: Batch, codes: Array, options: SolverOpt
     return WorstRows(batch.values[worst_first], batch.columns)
 
 
+def has_unused_atoms(state: State, options: SolverOptions) -> bool:
+    """Whether an atom had no nonzero code for long."""
+    return bool(state.idle_rows.max() >= options.reseed_after)
+
+
 def maintain(state: State, evidence: Evidence, problem: Problem, options: SolverOptions) -> None:
     """Leave a state fit for the next steps: re-initialize unused atoms, and correct or refuse what rounding did."""
     if evidence.worst_rows is not None:
         reseed_unused(state, evidence.worst_rows, problem, options.reseed_after)
     cycle_length = math.ceil(options.reduction)
-    if cycle_length > 1 and state.n_batches % (CYCLES_OF_SIZES * cycle_length) == 0:
+    partly_seen = cycle_length > 1 or options.missing
+    if partly_seen and state.n_batches % (CYCLES_OF_SIZES * cycle_length) == 0:
         state.sizes = problem.constraint.psi(state.dictionary)
     check_atoms(state)
 

@@ -44,7 +44,7 @@ class SolverOptions:
     """Passes over the data; a fraction is a part of a pass."""
 
     tol: float = 0.0
-    """Relative change of the surrogate below which the fit stops; 0: never."""
+    """Stop when the objective on a sample falls by less, relatively, while the rows seen double; 0: never."""
 
     max_time: float | None = None
     """Seconds after which the fit stops; None: never."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from terafactor._typing import Array
 from terafactor.data import MatrixSource
-from terafactor.problem import Problem
+from terafactor.problem import ElasticNet, Problem
 from terafactor.solver.callbacks import Evaluation
 from terafactor.solver.encode import objective
 from terafactor.solver.options import SolverOptions
@@ -63,7 +64,11 @@ class Settling:
         self.earliest = max(EARLIEST_END * options.n_components, 2 * options.reseed_after)
         self._judged: list[tuple[int, float]] = []
         self._is_level = False
-        self.least = NEGLIGIBLE * self.objective(np.zeros((1, sample.shape[1]), sample.dtype))
+        unpenalized = replace(problem, alpha=0.0, penalty=ElasticNet(0.0))  # other penalties may need all atoms
+        nothing = np.zeros((1, sample.shape[1]), sample.dtype)
+        self.least = NEGLIGIBLE * objective(
+            sample, nothing, unpenalized, options.n_threads, missing=options.missing
+        )  # fmt: skip
 
     def is_due(self, state: State) -> bool:
         """Whether the sample is to be evaluated now."""

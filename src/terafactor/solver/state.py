@@ -21,8 +21,8 @@ def _checks(given: Sequence[Sequence[float]]) -> list[tuple[int, float]]:
 class State:
     """All the arrays and counters of a fit: saved in checkpoints, sent to workers, averaged with others.
 
-    Matrices over features have the logical shape (k, p). Their memory order is part of the state: order F where
-    steps work on some of the features at a time, order C where on all of them.
+    Matrices over features have the logical shape (k, p). Their memory order is part of the state; a learner sets the
+    one that it needs: F where steps gather some of the features at a time, C where they work on whole atoms.
     """
 
     dictionary: Array = field(metadata=array_of("k p"))
@@ -88,8 +88,9 @@ class State:
 
     def set_order(self, order: Literal["C", "F"]) -> None:
         """Keep each atom (C) or each feature (F) contiguous in memory from now on."""
-        self.dictionary = np.asarray(self.dictionary, order=order)
-        self.data_code = np.asarray(self.data_code, order=order)
+        self.dictionary, self.data_code = (
+            np.asarray(matrix, order=order) for matrix in (self.dictionary, self.data_code)
+        )
 
     def copy(self) -> Self:
         """Return a state that shares no array with this one."""
@@ -98,14 +99,15 @@ class State:
         }
         return replace(self, **arrays, checks=list(self.checks))
 
-    def prefix(self, n_features: int) -> Self:
-        """Return the state restricted to the first features; matrices are views of those here."""
-        return replace(
-            self,
-            dictionary=self.dictionary[:, :n_features],
-            data_code=self.data_code[:, :n_features],
-            feature_counts=self.feature_counts[:n_features],
+    def prefix(self, n_features: int, problem: Problem) -> Self:
+        """Return a state restricted to the first features, which shares no array with this one."""
+        state = self.copy()
+        state.dictionary, state.data_code = (
+            np.array(matrix[:, :n_features], order="K") for matrix in (self.dictionary, self.data_code)
         )
+        state.feature_counts = self.feature_counts[:n_features].copy()
+        state.sizes = problem.constraint.psi(state.dictionary)
+        return state
 
     def position(self) -> Position:
         """Return all of it by name; the arrays are shared, not copied."""
@@ -117,21 +119,31 @@ class State:
         return restore(cls, position)
 
 
-def average(states: Sequence[State], problem: Problem) -> State:
-    """Return the mean of states that went on from the same one, each on rows of its own.
+def average(states: Sequence[State], before: State, problem: Problem) -> State:
+    """Merge states that went on from the same one, ``before``, each on rows of its own.
 
-    Statistics are weighted by the rows that each state has seen, per feature where these differ; atoms likewise, and
-    stay inside the ball, which is convex.
+    Statistics are weighted by the rows that each state has seen since, per feature where these differ; atoms likewise,
+    and stay inside the ball, which is convex. Counts add up.
     """
-    rows = np.array([state.n_samples for state in states], np.float64)
-    by_rows = rows / rows.sum()
-    counts = np.stack([state.feature_counts for state in states]).astype(np.float64)
-    by_feature = counts / np.maximum(counts.sum(axis=0), 1)
-    first = states[0].copy()
-    first.dictionary[:] = sum(w * state.dictionary for w, state in zip(by_rows, states, strict=True))
-    first.data_code[:] = sum(w * state.data_code for w, state in zip(by_feature, states, strict=True))
-    first.code_gram[:] = sum(w * state.code_gram for w, state in zip(by_rows, states, strict=True))
-    first.idle_rows[:] = np.min([state.idle_rows for state in states], axis=0)
-    first.mean_penalty = float(by_rows @ [state.mean_penalty for state in states])
-    first.sizes = problem.constraint.psi(first.dictionary)
-    return first
+    rows = np.array([state.n_samples - before.n_samples for state in states], np.float64)
+    counts = np.stack([state.feature_counts - before.feature_counts for state in states])
+    by_rows = rows / rows.sum() if rows.any() else np.full(len(states), 1 / len(states))
+    by_feature = np.where(counts.any(axis=0), counts / np.maximum(counts.sum(axis=0), 1), 1 / len(states))
+    merged = before.copy()
+    merged.dictionary[:] = _weighted(by_rows, [state.dictionary for state in states])
+    merged.data_code[:] = _weighted(by_feature, [state.data_code for state in states])
+    merged.code_gram[:] = _weighted(by_rows, [state.code_gram for state in states])
+    merged.multipliers[:] = _weighted(by_rows, [state.multipliers for state in states])
+    merged.mean_penalty = float(by_rows @ [state.mean_penalty for state in states])
+    merged.idle_rows[:] = np.min([state.idle_rows for state in states], axis=0)
+    merged.feature_counts += counts.sum(axis=0)
+    merged.sizes = problem.constraint.psi(merged.dictionary)
+    merged.n_steps = max(state.n_steps for state in states)
+    for name in ("n_samples", "n_batches", "n_reseeded"):
+        start = getattr(before, name)
+        setattr(merged, name, start + sum(getattr(state, name) - start for state in states))
+    return merged
+
+
+def _weighted(weights: Array, matrices: Sequence[Array]) -> Array:
+    return sum(weight * matrix for weight, matrix in zip(weights, matrices, strict=True))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from terafactor._typing import Array, Indices
@@ -11,25 +13,42 @@ from terafactor.solver.backends import Backend
 from terafactor.solver.coding import encode_rows
 from terafactor.solver.state import State
 
+UpdateAtoms = Callable[[State, Array, Array, "Indices | None", Problem, Backend], None]
+"""Moves the atoms of a state: takes D and B on the mask, both (k, s), and the features of the mask."""
 
-def step(state: State, batch: Batch, problem: Problem, schedule: Schedule, backend: Backend) -> Array:
+
+def step(
+    state: State,
+    batch: Batch,
+    problem: Problem,
+    schedule: Schedule,
+    backend: Backend,
+    update: UpdateAtoms | None = None,
+) -> Array:
     """Encode a batch, blend it into the statistics, sweep over the atoms; return the codes (b, k).
 
     Changes ``state`` only, draws no random number, reads nothing. A batch without any value is skipped.
     """
     state.n_batches += 1
-    if batch.values.shape[1] == 0:
+    if batch.values.size == 0:
         return np.zeros((len(batch.values), len(state.dictionary)), state.dictionary.dtype)
-    atoms = backend.gather(state.dictionary, batch.columns)  # D on the mask: views if there is none
+    atoms = backend.gather(state.dictionary, batch.columns)  # D on the mask: itself if there is none
     codes = encode_rows(batch.values, atoms, problem, backend, state.dictionary.shape[1], batch.observed)
     gain = blend_codes(state, codes, batch.n_observed_rows, batch.mean_visits(state.feature_counts), problem, schedule)
-    data_code = blend_data(state, batch, codes, gain, backend)
+    data_code = blend_data(state, batch, codes, gain, backend)  # B on the mask
+    (update or update_on_mask)(state, atoms, data_code, batch.columns, problem, backend)
+    return codes
+
+
+def update_on_mask(
+    state: State, atoms: Array, data_code: Array, columns: Indices | None, problem: Problem, backend: Backend
+) -> None:
+    """Sweep once over the atoms, entries outside the mask fixed (Procedure 2 of the paper), and write them back."""
     backend.sweep(
         atoms, data_code, state.code_gram, problem.constraint.lower(), state.sizes, state.multipliers,
-        whole=batch.columns is None,
+        whole=columns is None,
     )  # fmt: skip
-    backend.scatter(atoms, batch.columns, state.dictionary)
-    return codes
+    backend.scatter(atoms, columns, state.dictionary)
 
 
 def blend_codes(

@@ -28,17 +28,16 @@ def warm_up_once(key: Hashable, purpose: str, work: Callable[[], Any]) -> None:
 
 
 def warm_up(source: MatrixSource, problem: Problem, options: SolverOptions) -> None:
-    """Fit a toy of the same kind as a source, with the same penalty, so that all kernels are there."""
+    """Fit a toy of the same kind as a source, with the same penalty and number of atoms: all kernels are then there."""
     from terafactor.solver.encode import objective
     from terafactor.solver.fit import fit
 
     sparse, masked = source.is_sparse and not options.missing, options.reduction > 1
     toy_options = replace(
-        options, n_components=2, batch_size=3, n_epochs=1, n_threads=1, reduction=2 if masked else 1, tol=0.0,
-        max_time=None,
-    )  # fmt: skip
+        options, batch_size=3, n_epochs=1, n_threads=1, reduction=2 if masked else 1, tol=0.0, max_time=None
+    )
     toy_problem = replace(problem, alpha=0.1)
-    key = (source.dtype, sparse, toy_problem, replace(toy_options, seed=0, schedule=PowerDecay()))
+    key = (source.dtype, sparse, repr(toy_problem), repr(replace(toy_options, seed=0, schedule=PowerDecay())))
 
     def work() -> None:
         toy = toy_source(source.dtype, sparse, options.missing)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator
 from typing import Any, Protocol, Self
 
 from terafactor._typing import Array, Indices
+from terafactor.errors import ParameterError
 
 
 class Backend(Protocol):
@@ -79,6 +80,8 @@ _chosen = "threaded"
 def use_backend(name: str) -> Generator[None, None, None]:
     """Let everything in a ``with`` block, in any thread, compute on another backend of :data:`BACKENDS`."""
     global _chosen
+    if name not in BACKENDS:
+        raise ParameterError(f"there is no backend {name!r}: choose from {', '.join(BACKENDS)}")
     previous, _chosen = _chosen, name
     try:
         yield

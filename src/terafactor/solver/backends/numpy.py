@@ -78,13 +78,13 @@ def _project(atom: Array, ball: Any, outside: float) -> Array:
         soft = np.sign(atom) * np.maximum(np.abs(atom) - multiplier * l1_weight, 0)
         return soft / (1 + multiplier * l2_weight)
 
+    if _psi(atom, ball) <= budget:
+        return atom
     if budget <= 0:
         return np.zeros_like(atom)
     low, high = 0.0, 1.0
     while _psi(shrunk(high), ball) > budget:
         low, high = high, 2 * high
-    if _psi(atom, ball) <= budget:
-        return atom
     for _ in range(100):
         middle = (low + high) / 2
         low, high = (middle, high) if _psi(shrunk(middle), ball) > budget else (low, middle)

@@ -17,7 +17,7 @@ from terafactor.solver.state import State
 
 
 class Learner(Protocol):
-    """One way of stepping. A pure function of state and data: a worker of a cluster gets no more than these."""
+    """One way of stepping. It depends on state and data only: a worker of a cluster gets copies of these."""
 
     order: ClassVar[Literal["C", "F"] | None]
     """Memory order of the state that it needs; None: F for masked statistics, else C."""

@@ -12,16 +12,16 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from terafactor._threads import n_tiles
-from terafactor._typing import Array
+from terafactor._typing import Array, Indices
 from terafactor.data import Batch, MatrixSource
 from terafactor.kernels.atoms import UNUSED
 from terafactor.kernels.projection import project
-from terafactor.problem import NormBall, Problem
-from terafactor.solver.coding import encode_rows
+from terafactor.problem import Problem
+from terafactor.solver.backends import Backend
 from terafactor.solver.learners.batches import BatchLearner
 from terafactor.solver.options import SolverOptions
 from terafactor.solver.state import State
-from terafactor.solver.step import blend_codes, blend_data
+from terafactor.solver.step import step, update_on_mask
 
 
 class ExactLearner(BatchLearner):
@@ -34,31 +34,23 @@ class ExactLearner(BatchLearner):
         return options.exact
 
     def step(self, state: State, batch: Batch) -> Array:
-        if batch.columns is None or batch.values.shape[1] == 0:
-            return super().step(state, batch)
-        state.n_batches += 1
-        problem, backend = self.problem, self.backend
-        atoms = backend.gather(state.dictionary, batch.columns)
-        codes = encode_rows(batch.values, atoms, problem, backend, state.dictionary.shape[1], batch.observed)
-        n_visits = batch.mean_visits(state.feature_counts)
-        gain = blend_codes(state, codes, batch.n_observed_rows, n_visits, problem, self.options.schedule)
-        data_code = blend_data(state, batch, codes, gain, backend)
-        sweep_whole_atoms(state.dictionary, batch.columns, atoms, data_code, state.code_gram, problem.constraint)
-        state.sizes = problem.constraint.psi(state.dictionary)
-        return codes
+        return step(state, batch, self.problem, self.options.schedule, self.backend, update_whole_atoms)
 
 
-def sweep_whole_atoms(
-    dictionary: Array, columns: Array, atoms: Array, data_code: Array, code_gram: Array, constraint: NormBall
+def update_whole_atoms(
+    state: State, atoms: Array, data_code: Array, columns: Indices | None, problem: Problem, backend: Backend
 ) -> None:
-    """Move each atom on the mask to its minimizer given the others, and project all of it; in place.
-
-    dictionary (k, p) and its part ``atoms`` (k, s) at ``columns``, both in order C; data_code (k, s); code_gram (k, k).
-    """
-    l1_weight, l2_weight, limit, positive = constraint.lower()
-    scratch, weights = np.empty((2, n_tiles(dictionary.shape[1]), 4)), code_gram.astype(atoms.dtype)
+    """Move each atom on the mask to its minimizer given the others, and project all of it."""
+    if columns is None:
+        update_on_mask(state, atoms, data_code, columns, problem, backend)
+        return
+    l1_weight, l2_weight, limit, positive = problem.constraint.lower()
+    code_gram, scratch = state.code_gram, np.empty((2, n_tiles(state.dictionary.shape[1]), 4))
+    weights = code_gram.astype(atoms.dtype)
     for j in np.flatnonzero(code_gram.diagonal() > UNUSED * code_gram.trace()):
-        whole = dictionary[j]
-        whole[columns] = atoms[j] + (data_code[j] - weights[j] @ atoms) / weights[j, j]
+        whole = state.dictionary[j]
+        residual = (data_code[j] - weights[j] @ atoms).astype(np.float64)
+        whole[columns] = atoms[j] + residual / code_gram[j, j]
         project(whole, l1_weight, l2_weight, limit, positive, scratch)
         atoms[j] = whole[columns]
+    state.sizes = problem.constraint.psi(state.dictionary)

@@ -25,10 +25,10 @@ A step on p features costs :math:`O(p k (b + k))` multiplications; here p enters
 Matrices of size k are in float64, coefficients and inner products of rows in the precision of the data. The result is
 that of plain steps, up to rounding.
 
-Where the terms of a move cancel, as for atoms that are hardly ever used in data without noise, little is left of a norm
-that is found from inner products: such a sweep is done on the features, and so are the steps after it, up to the end of
-the group. So are those from where the Gram matrix, carried along, has become one that no atoms can have, since no codes
-would be optimal.
+Two things can go wrong in finite precision, and both end the group early; its remaining steps are plain ones. If the
+terms of a move cancel, as for atoms that are hardly ever used in data without noise, the norm of the atom is lost in
+rounding: this sweep is done on the features. If rounding makes the Gram matrix of the atoms indefinite, codes have no
+minimum: this step is done on the features.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from terafactor.kernels.statistics import add_rounding
 from terafactor.problem import Problem
 from terafactor.solver.backends import Backend
 from terafactor.solver.coding import code_rows
-from terafactor.solver.maintain import Evidence, find_worst_rows
+from terafactor.solver.maintain import Evidence, find_worst_rows, has_unused_atoms
 from terafactor.solver.options import SolverOptions
 from terafactor.solver.state import State
 from terafactor.solver.step import blend_codes, step
@@ -114,11 +114,10 @@ class SparseLearner:
         for part in data.parts[n_done:]:
             codes[part] = step(state, data.batch(part), self.problem, self.options.schedule, self.backend)
         last = data.parts[-1]
-        worst = find_worst_rows(state, data.batch(last), codes[last], self.options) if self._is_due(state) else None
+        worst = None
+        if has_unused_atoms(state, self.options):
+            worst = find_worst_rows(state, data.batch(last), codes[last], self.options)
         return Evidence(data.rows, codes, len(data.parts), data.n_bytes, worst)
-
-    def _is_due(self, state: State) -> bool:
-        return bool(state.idle_rows.max() >= self.options.reseed_after)
 
     def _advance_in_span(self, state: State, data: SparseBatches, codes: Array) -> int:
         """Do the steps up to one whose sweep, or whose codes, need the features; put their codes in ``codes`` (m, k).
@@ -143,7 +142,7 @@ class SparseLearner:
             )
             n_done += 1
         state.n_batches += n_done
-        state.feature_counts += part.stop
+        state.feature_counts += part.stop  # rows of all batches up to the last that was done
         span.write(state)
         if not moved:
             self._sweep(state)
