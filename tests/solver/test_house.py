@@ -130,10 +130,10 @@ def test_shards_learn_and_do_not_care_where_they_run(planted):
     X, atoms = planted
     with make_backend() as backend:
         learner = BatchLearner(PROBLEM, OPTIONS, backend)
-        serial = rounds(start(X), learner, X, 40, 4)
+        serial = rounds(start(X), learner, X, 60, 4)
         with ThreadPoolExecutor(3) as pool:
-            threads = rounds(start(X), learner, X, 40, 4, run=pool.map)
-    assert matched_correlation(serial.dictionary, atoms) > 0.9
+            threads = rounds(start(X), learner, X, 60, 4, run=pool.map)
+    assert matched_correlation(serial.dictionary, atoms) > 0.8
     for name in ("dictionary", "data_code", "code_gram", "sizes"):
         np.testing.assert_array_equal(getattr(serial, name), getattr(threads, name))
 
