@@ -29,6 +29,7 @@ def step(
 
     Changes ``state`` only, draws no random number, reads nothing. A batch without any value is skipped.
     """
+    update = update or update_on_mask
     state.n_batches += 1
     if batch.values.size == 0:
         return np.zeros((len(batch.values), len(state.dictionary)), state.dictionary.dtype)
@@ -36,7 +37,7 @@ def step(
     codes = encode_rows(batch.values, atoms, problem, backend, state.dictionary.shape[1], batch.observed)
     gain = blend_codes(state, codes, batch.n_observed_rows, batch.mean_visits(state.feature_counts), problem, schedule)
     data_code = blend_data(state, batch, codes, gain, backend)  # B on the mask
-    (update or update_on_mask)(state, atoms, data_code, batch.columns, problem, backend)
+    update(state, atoms, data_code, batch.columns, problem, backend)
     return codes
 
 
