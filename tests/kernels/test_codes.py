@@ -94,6 +94,19 @@ def test_no_penalty_is_least_squares():
     np.testing.assert_allclose(codes, np.linalg.lstsq(atoms.T, values.T, rcond=None)[0].T, atol=1e-10)
 
 
+@pytest.mark.parametrize("n_components", [20, 70])
+def test_a_weak_penalty_takes_few_passes(n_components, caplog, monkeypatch):
+    monkeypatch.setattr("terafactor.problem.penalty.MAX_PASSES", 5)
+    values, atoms = make(n_rows=30, n_components=n_components, n_observed=1600)
+    alpha = 0.01 * np.abs(values @ atoms.T).mean()
+    with caplog.at_level("INFO"):
+        codes = encode(Problem(alpha), values, atoms)
+        assert not caplog.records
+        assert (codes != 0).mean() > 0.9
+        encode(Problem(alpha, ElasticNet(1.0, positive=True)), values, atoms)
+        assert "stopped after 5 passes" in caplog.text
+
+
 def test_a_strong_penalty_gives_zero_codes():
     values, atoms = make()
     assert not encode(Problem(1e6), values, atoms).any()

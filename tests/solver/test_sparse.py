@@ -126,7 +126,7 @@ def test_atoms_whose_terms_cancel_are_moved_on_the_features(monkeypatch):
     assert learned[0].n_steps == learned[1].n_steps == 300
     np.testing.assert_array_equal(learned[0].feature_counts, learned[1].feature_counts)
     assert np.all(np.linalg.norm(learned[0].dictionary, axis=1) < 1 + 1e-5)
-    np.testing.assert_allclose(learned[0].dictionary, learned[1].dictionary, atol=1e-2)
+    np.testing.assert_allclose(learned[0].dictionary, learned[1].dictionary, atol=5e-3)
 
 
 def test_threads_do_not_change_a_bit():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from terafactor._typing import Array
 from terafactor.data import Batch, BatchStream, MatrixSource
@@ -37,11 +37,11 @@ class BatchLearner:
     def applies(cls, source: MatrixSource, problem: Problem, options: SolverOptions) -> bool:
         return True
 
-    def read(self, stream: BatchStream, start: int, stop: int) -> Generator[Batch, None, None]:
+    def read(self, stream: BatchStream, start: int, stop: int) -> Generator[Any, None, None]:
         with contextlib.closing(stream.batches(start, stop, ahead=self.options.n_threads > 1)) as batches:
             yield from batches
 
-    def advance(self, state: State, data: Batch) -> Evidence:
+    def advance(self, state: State, data: Any) -> Evidence:
         codes = self.step(state, data)
         return Evidence(data.rows, codes, 1, data.n_bytes, find_worst_rows(state, data, codes, self.options))
 

@@ -58,10 +58,11 @@ from terafactor.kernels.statistics import add_rounding
 from terafactor.problem import Problem
 from terafactor.solver.backends import Backend
 from terafactor.solver.coding import code_rows
+from terafactor.solver.learners.batches import BatchLearner
 from terafactor.solver.maintain import Evidence, find_worst_rows, has_unused_atoms
 from terafactor.solver.options import SolverOptions
 from terafactor.solver.state import State
-from terafactor.solver.step import blend_codes, step
+from terafactor.solver.step import blend_codes
 
 MOST_ROWS = 2048
 """Rows in a group, at the most: their inner products take 32 MB, and their numbers two bytes."""
@@ -76,22 +77,10 @@ FREQUENT = 1 / 8
 """Share of rows that store a column above which its products are a matrix product, rather than those of pairs."""
 
 
-class SparseLearner:
-    """Some dozens of steps at a time, without touching the features in between.
-
-    Parameters
-    ----------
-    problem : Problem
-    options : SolverOptions
-    backend : Backend
-    """
+class SparseLearner(BatchLearner):
+    """Some dozens of steps at a time, without touching the features in between."""
 
     order: ClassVar[Literal["C", "F"] | None] = "F"
-
-    def __init__(self, problem: Problem, options: SolverOptions, backend: Backend) -> None:
-        self.problem = problem
-        self.options = options
-        self.backend = backend
 
     @classmethod
     def applies(cls, source: MatrixSource, problem: Problem, options: SolverOptions) -> bool:
@@ -112,7 +101,7 @@ class SparseLearner:
         if np.ptp(state.feature_counts) == 0:  # or else features weigh the same rows differently
             n_done = self._advance_in_span(state, data, codes)
         for part in data.parts[n_done:]:
-            codes[part] = step(state, data.batch(part), self.problem, self.options.schedule, self.backend)
+            codes[part] = self.step(state, data.batch(part))
         last = data.parts[-1]
         worst = None
         if has_unused_atoms(state, self.options):
