@@ -22,8 +22,8 @@ from benchmarks.results import OUTPUT, load
 from terafactor import MatrixCompletion, MatrixCompletionCV, RatingTable
 from terafactor.datasets import make_ratings
 from terafactor.ratings import read_ratings, split_randomly
-from terafactor.ratings.ids import Ids
-from terafactor.ratings.metrics import rmse
+from terafactor.ratings.evaluation.metrics import rmse
+from terafactor.ratings.table.ids import Ids
 
 THREADS = 2
 TARGET = 0.857

@@ -16,24 +16,24 @@ import numpy as np
 from benchmarks.harness import Bar, Result, Skipped
 from terafactor import MaskedDictionaryLearning, PatchSource, train
 from terafactor.dictionary.task import DictionaryTask
-from terafactor.report import Story, write_report
+from terafactor.report import ReportContext, write_report
 
 
 def pages(quick: bool) -> Iterator[Result]:
     """Yield size, and time to open in a browser, of the largest pages that are asked for."""
     with tempfile.TemporaryDirectory() as folder:
-        for name, story in large_stories().items():
-            path = write_report(Path(folder) / "report.html", story)
-            yield Bar(f"page of {name}", path.stat().st_size / 1e6, 10, unit="MB", details=_writing(path, story))
+        for name, context in large_stories().items():
+            path = write_report(Path(folder) / "report.html", context)
+            yield Bar(f"page of {name}", path.stat().st_size / 1e6, 10, unit="MB", details=_writing(path, context))
             seconds = _opening(path, repeats=3 if quick else 9)
             yield seconds if isinstance(seconds, Skipped) else Bar(f"opening {name}", seconds, 2, unit="s")
 
 
-def large_stories() -> dict[str, Story]:
+def large_stories() -> dict[str, ReportContext]:
     """Return what makes a page large: a thousand atoms as pictures or curves, a history of many lines."""
     patches = PatchSource([np.random.default_rng(0).random((100, 100, 3))], (32, 32))
     estimator = MaskedDictionaryLearning(1000, alpha=1.0, n_epochs=0.2, random_state=0).fit(patches)
-    atoms = estimator._story(patches)
+    atoms = estimator._report_context(patches)
     last = atoms.history[-1]
     lines = [replace(last, step=i, n_samples=40 * i, seconds=i / 100, objective=3 + 100 / i) for i in range(1, 100_001)]
     return {
@@ -72,9 +72,9 @@ class WatchedTask(DictionaryTask):
         self.estimator.times = [*getattr(self.estimator, "times", []), time.perf_counter() - started]
 
 
-def _writing(path: Path, story: Story) -> dict[str, float | str]:
+def _writing(path: Path, context: ReportContext) -> dict[str, float | str]:
     started = time.perf_counter()
-    write_report(path, story)
+    write_report(path, context)
     return {"written in s": time.perf_counter() - started}
 
 

@@ -47,14 +47,14 @@ def checkpoint_cost(quick: bool) -> Iterator[Result]:
     X = np.random.default_rng(0).standard_normal((200, N_FEATURES), np.float32)
     model = estimator(3.0, Clock()).fit(X)
     task, times = model._task(), list[float]()
-    position = task.artifact().position
+    state_dict = task.artifact().state_dict
     with tempfile.TemporaryDirectory() as folder:
         writer = Checkpointer(Path(folder), CheckpointPolicy(), task.artifact, lambda snapshot: None)
         for number in range(6 if quick else 12):
             os.sync()  # what was written a minute ago is on the disk
             time.sleep(1)
             started = time.perf_counter()
-            writer.write(number, position)
+            writer.write(number, state_dict)
             times.append(time.perf_counter() - started)
     cost = 100 * float(np.median(times)) / 60
     yield Bar("checkpoints every minute", cost, 1.0, unit="%", details={"one takes s": float(np.median(times))})

@@ -20,8 +20,8 @@ from benchmarks.harness import Bar, Result, Skipped, best_times
 from terafactor import ArraySource, ElasticNet, MatrixSource, NormBall, open_source, pack
 from terafactor.data import BatchStream, FeatureTiles
 from terafactor.data.masks import masks_of
-from terafactor.data.packed import PackedSource
-from terafactor.data.packed_layout import N_PERMUTATIONS, PackedLayout
+from terafactor.data.packed.layout import N_PERMUTATIONS, PackedLayout
+from terafactor.data.packed.reader import PackedSource
 from terafactor.problem import Problem
 from terafactor.solver import Snapshot, SolverOptions, State, fit, objective
 from terafactor.testing import CountingSource

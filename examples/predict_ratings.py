@@ -22,7 +22,7 @@ from rich.table import Table
 from terafactor import MatrixCompletion, RatingTable
 from terafactor.datasets import make_ratings
 from terafactor.ratings import read_ratings, split_randomly
-from terafactor.ratings.metrics import rmse
+from terafactor.ratings.evaluation.metrics import rmse
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73")
 METHODS: dict[str, dict[str, Any]] = {

@@ -124,7 +124,7 @@ def rows_of(source: Any, share: float) -> Any:
     """Return the first part of a study's rows."""
     n_rows = max(1, int(share * source.shape[0]))
     if isinstance(source, MatrixSource):
-        from terafactor.data.rows import SelectedRows
+        from terafactor.data.views.rows import SelectedRows
 
         return SelectedRows(source, np.arange(n_rows))
     return source[:n_rows]

@@ -15,10 +15,10 @@ from benchmarks.paper.sizes import RatingsShape, Size
 from benchmarks.recording import CpuRecorder, recorded
 from terafactor.datasets import make_ratings
 from terafactor.ratings import MatrixCompletion, RatingTable, read_ratings, split_randomly
-from terafactor.ratings.biases import Biases
-from terafactor.ratings.holdout import HeldOut
-from terafactor.ratings.metrics import rmse
+from terafactor.ratings.evaluation.metrics import rmse
+from terafactor.ratings.methods.biases import Biases
 from terafactor.ratings.readers.netflix import read_netflix, split_probe
+from terafactor.ratings.table.holdout import HeldOut
 from terafactor.solver.callbacks import Snapshot
 from terafactor.solver.loop import RunningFit
 

@@ -14,8 +14,8 @@ from benchmarks.paper.completion import MOVIELENS, products, read_movielens, syn
 from benchmarks.paper.sizes import ML_1M, RatingsShape
 from benchmarks.peers.contest import Contest, Contestant
 from terafactor.ratings import MatrixCompletion, RatingTable, split_randomly
-from terafactor.ratings.biases import Biases
-from terafactor.ratings.metrics import ndcg_at, rmse
+from terafactor.ratings.evaluation.metrics import ndcg_at, rmse
+from terafactor.ratings.methods.biases import Biases
 
 THREADS = 2
 

@@ -108,14 +108,14 @@ class Executor:
 
     def split(self, function: Callable[[int, int], object], length: int) -> None:
         """Call ``function(start, stop)`` on consecutive parts of ``range(length)``, one per thread."""
-        self.team(lambda rank, size: function(rank * length // size, (rank + 1) * length // size), length)
+        self.run_together(lambda rank, size: function(rank * length // size, (rank + 1) * length // size), length)
 
-    def team(
-        self, function: Callable[[int, int], object], most: int, dismiss: Callable[[], object] = lambda: None
+    def run_together(
+        self, function: Callable[[int, int], object], most: int, on_failure: Callable[[], object] = lambda: None
     ) -> None:
         """Call ``function(rank, size)`` for every rank below size at the same time; size is at most ``most``.
 
-        dismiss: called when one of them fails, for those who wait for it.
+        on_failure: called when one of them fails, for those who wait for it.
         """
         size = max(1, min(self.n_threads, most))
         if self._pool is None or size == 1:
@@ -126,7 +126,7 @@ class Executor:
             try:
                 function(rank, size)
             except BaseException:
-                dismiss()
+                on_failure()
                 raise
 
         others: list[Future[None]] = []
@@ -135,7 +135,7 @@ class Executor:
                 others.append(self._pool.submit(work, rank))
             function(0, size)
         except BaseException:  # also of a thread that could not be started
-            dismiss()
+            on_failure()
             raise
         finally:
             wait(others)

@@ -20,7 +20,7 @@ from terafactor import load_model, train
 from terafactor.brain import BrainDictionaryLearning
 from terafactor.datasets import matched_correlation
 from terafactor.errors import DataError, DataTypeError, ParameterError
-from terafactor.solver.position import Position
+from terafactor.solver.state_dict import StateDict
 from terafactor.training.model_file import restored
 
 OPTIONS = {"alpha": 1e-3, "reduction": 3, "batch_size": 20, "n_epochs": 10, "random_state": 0, "smoothing_fwhm": None}
@@ -166,9 +166,9 @@ class TestParameters:
     @pytest.mark.parametrize("option", ["memory", "mask_args", "clean_args", "reports", "made_up"])
     def test_options_in_a_file_are_plain_ones_of_a_list(self, study, option):
         artifact = learned(study, n_epochs=1)._task().artifact()
-        numbers = dict(artifact.position.numbers)
+        numbers = dict(artifact.state_dict.numbers)
         numbers["brain.options"] = {**numbers["brain.options"], option: {"location": ["/tmp", object()]}}
-        hostile = dataclasses.replace(artifact, position=Position(numbers, artifact.position.arrays))
+        hostile = dataclasses.replace(artifact, state_dict=StateDict(numbers, artifact.state_dict.arrays))
         if option in ("clean_args", "made_up"):
             with pytest.raises(DataError, match=f"options for maskers that no model file of ours has: {option}"):
                 restored(hostile)

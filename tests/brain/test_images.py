@@ -12,7 +12,7 @@ from terafactor import MaskedDictionaryLearning, open_source, pack
 from terafactor.brain.find import find_images
 from terafactor.brain.preparation import masked_images
 from terafactor.data.fingerprint import fingerprint
-from terafactor.data.rows import whole_records
+from terafactor.data.views.rows import whole_records
 from terafactor.errors import DataError, DataTypeError, ParameterError
 from terafactor.testing import SourceContract
 

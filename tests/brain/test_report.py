@@ -11,9 +11,9 @@ from terafactor import load_model, report_runs, train
 from terafactor.brain import BrainDictionaryLearning
 from terafactor.brain.drawing import map_pixels, outline_figure
 from terafactor.brain.panels import SeriesPanel
-from terafactor.data.packed import PackedSource
+from terafactor.data.packed.reader import PackedSource
 from terafactor.errors import DataError
-from terafactor.testing import make_story
+from terafactor.testing import make_report_context
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_images_that_are_gone_are_said(atlas, tmp_path, caplog):
 
 
 def test_the_series_of_a_single_volume_have_no_spread():
-    drawn = SeriesPanel("short", np.array([[3e20, 0.0]], np.float32)).draw(make_story())
+    drawn = SeriesPanel("short", np.array([[3e20, 0.0]], np.float32)).draw(make_report_context())
     assert "short: the first 2 maps" in drawn
 
 
@@ -146,14 +146,14 @@ def test_a_run_that_is_packed_in_parts_is_shown_whole(atlas, study):
     assert len(stored.records[0]) < 50
     _, held_out, _ = atlas._task().hold_out(stored, 20, 0)
     for rows in (stored, held_out):
-        shown = next(panel for panel in atlas._story(rows).panels if panel.name == "reconstruction")
+        shown = next(panel for panel in atlas._report_context(rows).panels if panel.name == "reconstruction")
         assert len(shown.series) == 50
 
 
 def test_thirty_visits_are_enough_with_batches_of_any_size(study):
     """Runs of 50 volumes, in batches of 40 and 10."""
     atlas = BrainDictionaryLearning(3, mask=study.mask, reduction=3, random_state=0).fit(study.images)
-    assert atlas._story().feature_visits >= 30
+    assert atlas._report_context().feature_visits >= 30
 
 
 def test_maps_are_drawn_upright_however_images_are_stored(study):

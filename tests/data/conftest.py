@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from terafactor import ArraySource, pack
-from terafactor.data.joined import JoinedSource
+from terafactor.data.views.joined import JoinedSource
 
 
 @pytest.fixture(scope="session", autouse=True)

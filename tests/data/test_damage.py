@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from terafactor import open_source, pack
-from terafactor.data.packed import PackedSource
+from terafactor.data.packed.reader import PackedSource
 from terafactor.errors import DataError
 
 

@@ -5,9 +5,9 @@ import pytest
 from scipy import sparse
 
 from terafactor import MaskedDictionaryLearning, open_source
-from terafactor.data.joined import JoinedSource
-from terafactor.data.rows import SelectedRows
-from terafactor.data.sparse import SparseSource
+from terafactor.data.sources.sparse import SparseSource
+from terafactor.data.views.joined import JoinedSource
+from terafactor.data.views.rows import SelectedRows
 from terafactor.errors import DataError, DataTypeError
 from terafactor.testing import CountingSource, SourceContract
 
@@ -351,7 +351,7 @@ class Unpickled:
 
 def test_bad_npy_files_are_refused_by_name(tmp_path):
     np.save(tmp_path / "objects.npy", np.array([[Unpickled()]], object), allow_pickle=True)
-    np.save(tmp_path / "words.npy", np.array([["a"]]))
+    np.save(tmp_path / "_format.npy", np.array([["a"]]))
     np.save(tmp_path / "flat.npy", np.ones(3))
     np.save(tmp_path / "no rows.npy", np.ones((0, 3)))
     np.save(tmp_path / "cut.npy", values())

@@ -62,7 +62,7 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path, monkeypatch):
         raise PermissionError(errno.EACCES, "Permission denied")
 
     np.save(tmp_path / "X.npy", np.eye(3))
-    monkeypatch.setattr("terafactor.data.npy.open", refuse, raising=False)
+    monkeypatch.setattr("terafactor.data.sources.npy.open", refuse, raising=False)
     with pytest.raises(StorageError, match=r"cannot read .*X.npy: Permission denied"):
         open_source(tmp_path / "X.npy")
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from terafactor import ArraySource, open_source, pack
-from terafactor.data.packed import PackedSource
-from terafactor.data.raw import RawSource
+from terafactor.data.packed.reader import PackedSource
+from terafactor.data.sources.raw import RawSource
 from terafactor.errors import DataError, ParameterError
 from terafactor.testing import CountingSource
 
@@ -205,7 +205,7 @@ def test_thirty_kills_lose_nothing(tmp_path, content_of):
     pack(tmp_path / "rows.npy", tmp_path / "whole", **options)
     whole = content_of(tmp_path / "whole")
     processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["terafactor.data.pack"])
+    processes.set_forkserver_preload(["terafactor.data.packed.writer"])
     random, n_kills, n_resumed, store = np.random.default_rng(0), 0, 0, tmp_path / "store"
     while n_kills < 30 or n_resumed < 10:  # what was resumed is killed too
         if store.exists():

@@ -8,9 +8,9 @@ import pytest
 
 from terafactor import ArraySource, MaskedDictionaryLearning, open_source, pack
 from terafactor.data import BatchStream
-from terafactor.data.joined import JoinedSource
 from terafactor.data.masks import RunMasks, masks_of
-from terafactor.data.packed import PackedSource
+from terafactor.data.packed.reader import PackedSource
+from terafactor.data.views.joined import JoinedSource
 from terafactor.errors import ParameterError
 from terafactor.testing import SourceContract
 

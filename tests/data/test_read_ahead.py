@@ -13,7 +13,7 @@ import pytest
 from terafactor import ArraySource, MaskedDictionaryLearning
 from terafactor.data import BatchStream
 from terafactor.data.masks import Masks
-from terafactor.data.read_ahead import DEPTH, N_READERS, QUICK, read_ahead
+from terafactor.data.prefetch import DEPTH, N_READERS, QUICK, read_ahead
 from terafactor.errors import DataError
 from terafactor.problem import Problem
 from terafactor.solver import SolverOptions, State, fit

@@ -8,8 +8,8 @@ from scipy import sparse
 
 from terafactor import ArraySource, pack
 from terafactor.data import SparseSource, open_source
-from terafactor.data.rows import SelectedRows, choose_records, choose_rows
 from terafactor.data.source import MatrixSource, SourceView, read_finite
+from terafactor.data.views.rows import SelectedRows, choose_records, choose_rows
 from terafactor.errors import DataError
 from terafactor.testing import SourceContract
 

@@ -8,8 +8,8 @@ from scipy import sparse
 
 from terafactor import MaskedDictionaryLearning, MatrixCompletion, open_source
 from terafactor.data import ArraySource, SparseSource
-from terafactor.data.joined import JoinedSource
-from terafactor.data.rows import SelectedRows
+from terafactor.data.views.joined import JoinedSource
+from terafactor.data.views.rows import SelectedRows
 from terafactor.errors import DataError, DataTypeError
 from terafactor.testing import SourceContract
 

@@ -115,7 +115,7 @@ def test_example_runs(page: Path, line: int, code: str, scratch: Path) -> None:
 
 
 def commands(page: Path) -> list[list[str]]:
-    """Return the terafactor commands in the blocks of a page, as words."""
+    """Return the terafactor commands in the blocks of a page, as _format."""
     bodies = [match["body"] for match in FENCE.finditer(page.read_text(encoding="utf-8")) if not match["language"]]
     lines = [line for body in bodies for line in body.splitlines() if line.startswith("terafactor ")]
     return [shlex.split(line, comments=True)[1:] for line in lines]

@@ -16,7 +16,7 @@ from terafactor.dictionary.auto_reduction import (
     ReductionTrial,
     candidates,
     choose_reduction,
-    has_settled,
+    has_converged,
     largest_as_good,
     rows_to_compare_on,
 )
@@ -46,9 +46,9 @@ def test_rule_takes_the_largest_within_the_tolerance_of_the_best():
 
 
 def test_rule_goes_on_over_one_trial_that_brings_nothing():
-    assert not has_settled(path_of(90, 89.9), unexplained=100)
-    assert not has_settled(path_of(90, 89.9, 60), unexplained=100)
-    assert has_settled(path_of(90, 60, 59.9, 59.8), unexplained=100)
+    assert not has_converged(path_of(90, 89.9), unexplained=100)
+    assert not has_converged(path_of(90, 89.9, 60), unexplained=100)
+    assert has_converged(path_of(90, 60, 59.9, 59.8), unexplained=100)
 
 
 def test_rows_to_compare_on_without_any_value_are_refused(planted):

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from terafactor.kernels import reference
 from terafactor.kernels.atoms import BLOCK
 from terafactor.problem import NormBall
 from terafactor.problem.constraint import atom_sizes
 from terafactor.solver.backends.threaded import ThreadedBackend
+from terafactor.testing import reference
 
 BALLS = [
     NormBall("l2"),
@@ -31,7 +31,7 @@ def make(n_components, n_features, n_observed, ball, dtype, seed=0):
 
 def sweep(dictionary, data_code, code_gram, columns, ball, n_threads=1):
     """Return the dictionary after one sweep on ``columns``, and the sizes of its atoms."""
-    lowered = ball.lower()
+    lowered = ball.as_scalars()
     sizes = atom_sizes(dictionary, *lowered[:2])
     atoms = np.ascontiguousarray(dictionary[:, columns])
     with ThreadedBackend(n_threads) as backend:
@@ -58,7 +58,7 @@ def test_equals_the_reference(ball, dtype, tolerance, n_observed, n_components):
     updated, sizes = sweep(dictionary, data_code, code_gram, columns, ball)
     mask = np.zeros(300)
     mask[columns] = 1
-    l1_weight, l2_weight, limit, positive = ball.lower()
+    l1_weight, l2_weight, limit, positive = ball.as_scalars()
     expected = reference.dictionary_update(
         data_code.T.astype(np.float64), code_gram, dictionary.T.astype(np.float64), mask, ball.norm, limit,
         approximate=True, rho=ball.l1_ratio, positive=positive,
@@ -78,7 +78,7 @@ def test_never_raises_the_surrogate_and_keeps_the_rest(ball, n_observed):
         assert (ball.size(updated) <= 1 + 1e-10).all()
         outside = np.setdiff1d(np.arange(200), columns)
         np.testing.assert_array_equal(updated[:, outside], dictionary[:, outside])
-        assert sizes.max() <= ball.lower()[2] * (1 + 1e-10)
+        assert sizes.max() <= ball.as_scalars()[2] * (1 + 1e-10)
 
 
 def test_repeated_sweeps_reach_the_minimum():

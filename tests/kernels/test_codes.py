@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from terafactor.kernels import reference
 from terafactor.kernels.solve import cholesky, is_definite, solve_rows, solve_triangles
 from terafactor.kernels.statistics import add_rounding
 from terafactor.problem import ElasticNet, Problem
 from terafactor.solver.backends import make_backend
 from terafactor.solver.coding import encode_rows
 from terafactor.solver.objective import row_losses
+from terafactor.testing import reference
 
 PENALTIES = [ElasticNet(rho, positive) for rho in (0.0, 0.4, 1.0) for positive in (False, True)]
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from terafactor.kernels import reference
 from terafactor.kernels.projection import project
 from terafactor.problem import NormBall
+from terafactor.testing import reference
 
 BALLS = [
     NormBall("l2"),
@@ -88,7 +88,7 @@ def test_the_reference_leaves_nothing_where_there_is_no_budget(norm, budget):
 def test_values_far_outside_the_ball_come_inside(norm, dtype, radius, scale):
     """Thresholds that would do may not exist in the precision of the values."""
     ball = NormBall(norm, radius)
-    l1_weight, l2_weight, limit, positive = ball.lower()
+    l1_weight, l2_weight, limit, positive = ball.as_scalars()
     for values in ([1, 1], [1, 2], [1, 2, 1.9], [0.7, -1, 1, 0]):
         atom = scale * np.array(values, dtype)
         largest = np.argmax(np.abs(atom))

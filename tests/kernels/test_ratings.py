@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from terafactor._threads import Executor
-from terafactor.kernels import reference_ratings as reference
 from terafactor.kernels.blas import address
 from terafactor.kernels.ranking import predict_pairs, recommend_users
 from terafactor.kernels.rating_order import first_repeated, place_by_item, place_by_user
 from terafactor.kernels.ratings import PANEL, absorb_items, code_users, row_width
 from terafactor.kernels.solve import eliminate, read_solution
-from terafactor.ratings.encode import split_ratings
+from terafactor.ratings.methods.encode import split_ratings
+from terafactor.testing import reference_ratings as reference
 
 DTYPES = [np.float32, np.float64]
 K = [1, 2, 7, 30]

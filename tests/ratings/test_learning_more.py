@@ -10,8 +10,8 @@ from scipy import sparse
 from terafactor import MatrixCompletion, RatingTable
 from terafactor.datasets import make_ratings
 from terafactor.errors import ParameterError
-from terafactor.ratings.biases import Biases
-from terafactor.ratings.ids import Ids
+from terafactor.ratings.methods.biases import Biases
+from terafactor.ratings.table.ids import Ids
 
 METHODS = [
     {},

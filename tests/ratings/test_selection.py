@@ -8,10 +8,10 @@ from terafactor import MatrixCompletion, MatrixCompletionCV, RatingTable
 from terafactor.datasets import make_ratings
 from terafactor.errors import DataError, ParameterError
 from terafactor.ratings import split_by_time, split_per_user, split_randomly
-from terafactor.ratings.biases import Biases
-from terafactor.ratings.cross_validation import path_errors
-from terafactor.ratings.evaluation import evaluate_model
-from terafactor.ratings.metrics import mae, ndcg_at, recall_at, rmse
+from terafactor.ratings.evaluation.cross_validation import path_errors
+from terafactor.ratings.evaluation.evaluate import evaluate_model
+from terafactor.ratings.evaluation.metrics import mae, ndcg_at, recall_at, rmse
+from terafactor.ratings.methods.biases import Biases
 from terafactor.ratings.parameters import method_of
 
 

@@ -9,7 +9,7 @@ from scipy import sparse
 from terafactor import RatingTable
 from terafactor.errors import DataError, DataTypeError, ParameterError
 from terafactor.ratings import open_ratings
-from terafactor.ratings.ids import Ids
+from terafactor.ratings.table.ids import Ids
 
 ANY_IDS = [
     [5, 3, 5, 1],
@@ -110,18 +110,18 @@ def test_new_ids_come_after_the_known_ones():
 )
 def test_ids_survive_a_file(values):
     known = Ids(np.array(values, dtype=None if len(values) else np.int64))
-    assert Ids.at(known.position()).values.tolist() == known.values.tolist()
+    assert Ids.from_state_dict(known.state_dict()).values.tolist() == known.values.tolist()
 
 
 def test_ids_that_no_file_can_hold_are_refused():
     known, _ = Ids.of(np.array([(1, 2), None], dtype=object)[:1].repeat(2))
     with pytest.raises(DataError, match="integers below 2\\*\\*63 or text, not tuple"):
-        known.position()
+        known.state_dict()
     known, _ = Ids.of([1, 2**63])
     with pytest.raises(
         DataError, match="integers below 2\\*\\*63 or text, not 9223372036854775808: turn ids into text"
     ):
-        known.position()
+        known.state_dict()
 
 
 def test_pairs_that_come_twice():

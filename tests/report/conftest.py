@@ -2,9 +2,9 @@
 
 import pytest
 
-from terafactor.testing import make_story
+from terafactor.testing import make_report_context
 
 
-@pytest.fixture(name="story")
+@pytest.fixture(name="context")
 def story_of_pictures():
-    return make_story()
+    return make_report_context()

@@ -9,19 +9,19 @@ import pytest
 from terafactor.report import RowSample
 from terafactor.report.advice import notices
 from terafactor.solver import Evaluation
-from terafactor.testing import make_history, make_sample, make_story
+from terafactor.testing import make_history, make_report_context, make_sample
 
 
 def orthogonal(**changes):
-    """Return a story that there is nothing to say about."""
+    """Return a context that there is nothing to say about."""
     components = np.eye(6, 30)
     settled = [Evaluation(i, 10 * i, i, i, 1.0, 5.0 + 1e-4 / i, 1.0, 1, 0) for i in range(1, 20)]
     found = {"components": components, "sample": make_sample(components, density=0.8), "history": settled}
-    return make_story(**(found | changes))
+    return make_report_context(**(found | changes))
 
 
-def texts(story):
-    return [f"{notice.what} {notice.remedy}" for notice in notices(story)]
+def texts(context):
+    return [f"{notice.what} {notice.remedy}" for notice in notices(context)]
 
 
 def test_nothing_to_say_about_a_good_run():

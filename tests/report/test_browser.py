@@ -7,7 +7,7 @@ import pytest
 
 from terafactor.report import page as page_module
 from terafactor.report import write_report
-from terafactor.testing import make_history, make_story
+from terafactor.testing import make_history, make_report_context
 from terafactor.testing.panel_contract import HOSTILE, hostile
 
 VIEWS = [(width, scheme) for width in (1280, 400) for scheme in ("light", "dark")]
@@ -83,11 +83,11 @@ class Visit:
 
 @pytest.fixture
 def visit(chromium, tmp_path):
-    """Write stories to a page and open it."""
+    """Write contexts to a page and open it."""
     opened = []
 
-    def open_page(*stories, **view):
-        path = write_report(tmp_path / "report.html", *stories)
+    def open_page(*contexts, **view):
+        path = write_report(tmp_path / "report.html", *contexts)
         opened.append(Visit(chromium, path, **view))
         return opened[-1]
 
@@ -97,10 +97,10 @@ def visit(chromium, tmp_path):
 
 
 STORIES = {
-    "pictures": make_story(),
-    "curves": make_story(geometry=None),
-    "names": make_story(geometry=None, feature_names=[f"gene {i}" for i in range(30)]),
-    "just begun": make_story(history=[], sample=None, components=None, stopped_by=None),
+    "pictures": make_report_context(),
+    "curves": make_report_context(geometry=None),
+    "names": make_report_context(geometry=None, feature_names=[f"gene {i}" for i in range(30)]),
+    "just begun": make_report_context(history=[], sample=None, components=None, stopped_by=None),
 }
 
 
@@ -125,7 +125,7 @@ WRITTEN = """
 
 @pytest.mark.parametrize("n_atoms", [3, 7, 8])
 def test_ticks_of_counts_are_whole_numbers(visit, n_atoms):
-    seen = visit(make_story(n_atoms=n_atoms))
+    seen = visit(make_report_context(n_atoms=n_atoms))
     seen.page.add_init_script(WRITTEN)
     seen.page.reload()
     ticks = seen.page.evaluate(
@@ -140,7 +140,7 @@ def test_ticks_of_counts_are_whole_numbers(visit, n_atoms):
 @pytest.mark.parametrize("low", [0.0, 0.1234567])
 def test_ticks_of_heights_are_not_cut_off(visit, low):
     history = [replace(line, surrogate=low + 1e-6 / line.step) for line in make_history()]
-    seen = visit(make_story(history=history))
+    seen = visit(make_report_context(history=history))
     seen.page.add_init_script(WRITTEN)
     seen.page.reload()
     lefts = seen.page.evaluate("written.filter(([, align]) => align === 'right').map(([, , , left]) => left)")
@@ -149,14 +149,14 @@ def test_ticks_of_heights_are_not_cut_off(visit, low):
 
 
 def test_requests_are_refused_by_the_page_itself(visit):
-    seen = visit(make_story())
+    seen = visit(make_report_context())
     refused = seen.page.evaluate("fetch('http://127.0.0.1:9/').then(() => 'sent', (error) => 'refused')")
     assert refused == "refused"
     assert any("Content Security Policy" in complaint for complaint in seen.complaints)
 
 
 def test_texts_from_outside_do_not_run(visit):
-    seen = visit(hostile(make_story(geometry=None, feature_names=["x"] * 30)), hostile(make_story()))
+    seen = visit(hostile(make_report_context(geometry=None, feature_names=["x"] * 30)), hostile(make_report_context()))
     seen.page.on("dialog", lambda dialog: seen.complaints.append(dialog.message))
     seen.hover(0.5)
     seen.page.wait_for_timeout(100)
@@ -174,7 +174,7 @@ def test_page_can_be_read(visit, kind, width, scheme):
 
 @pytest.mark.parametrize(("width", "scheme"), VIEWS)
 def test_curves_are_there(visit, width, scheme):
-    seen = visit(make_story(), width=width, scheme=scheme)
+    seen = visit(make_report_context(), width=width, scheme=scheme)
     figures = seen.page.locator("figure.chart")
     assert figures.count() == 8
     painted = [figures.nth(number).evaluate(PAINTED) for number in range(8)]
@@ -182,8 +182,8 @@ def test_curves_are_there(visit, width, scheme):
 
 
 def test_hovering_shows_values(visit):
-    story = make_story()
-    seen = visit(story)
+    context = make_report_context()
+    seen = visit(context)
     assert seen.page.locator(".tooltip").first.is_hidden()
     assert seen.hover(0.99) == "1.5 at 10 s"  # the last line of the history
     assert seen.hover(0.01) == "11 at 500 ms"
@@ -191,7 +191,7 @@ def test_hovering_shows_values(visit):
 
 
 def test_dragging_zooms_and_a_double_click_shows_all(visit):
-    seen = visit(make_story(history=make_history(200)))
+    seen = visit(make_report_context(history=make_history(200)))
     before = seen.hover(0.02)
     seen.drag(0.5, 0.75)
     zoomed = seen.hover(0.02)
@@ -202,7 +202,7 @@ def test_dragging_zooms_and_a_double_click_shows_all(visit):
 
 
 def test_buttons_choose_what_the_objective_is_drawn_against(visit):
-    seen = visit(make_story())
+    seen = visit(make_report_context())
     seen.page.get_by_role("button", name="rows seen").click()
     assert seen.hover(0.99) == "1.5 at 4,000"
     seen.page.get_by_role("button", name="bytes read").click()
@@ -212,7 +212,7 @@ def test_buttons_choose_what_the_objective_is_drawn_against(visit):
 
 
 def test_logarithmic_axes_draw(visit):
-    seen = visit(make_story())
+    seen = visit(make_report_context())
     for name in ("log x", "log y"):
         seen.page.get_by_role("button", name=name).click()
         assert seen.page.locator("figure.chart").first.evaluate(PAINTED) > 100
@@ -220,15 +220,15 @@ def test_logarithmic_axes_draw(visit):
 
 
 def test_several_runs_are_named_and_hover_together(visit):
-    slow = replace(make_story(title="slow"), history=make_history(12))
-    seen = visit(make_story(title="fast"), slow)
+    slow = replace(make_report_context(title="slow"), history=make_history(12))
+    seen = visit(make_report_context(title="fast"), slow)
     assert seen.page.locator("ul.legend li").all_inner_texts() == ["fast", "slow"]
     lines = seen.hover(0.99).splitlines()
     assert lines == ["fast: 1.5 at 10 s", "slow: 1.833 at 6 s"]
 
 
 def test_charts_that_are_unfolded_get_their_width(visit):
-    seen = visit(make_story(title="first"), make_story(title="second"))
+    seen = visit(make_report_context(title="first"), make_report_context(title="second"))
     seen.page.locator("#usage summary").nth(1).click()
     chart = seen.page.locator("#usage details").nth(1).locator("figure.chart").first
     seen.page.wait_for_timeout(100)
@@ -240,16 +240,16 @@ class Running:
 
     def __init__(self, visit, path, monkeypatch):
         monkeypatch.setattr(page_module, "REFRESH_SECONDS", 3600)
-        self.path, self.story = path, make_story(stopped_by=None)
-        self.seen = visit(self.story)
+        self.path, self.context = path, make_report_context(stopped_by=None)
+        self.seen = visit(self.context)
         self.page = self.seen.page
         self.page.get_by_role("button", name="pause").click()
         monkeypatch.setattr(page_module, "REFRESH_SECONDS", 0.2)
-        write_report(self.path, self.story)
+        write_report(self.path, self.context)
         self.page.reload()
 
     def finish(self):
-        write_report(self.path, replace(self.story, stopped_by="n_epochs"))
+        write_report(self.path, replace(self.context, stopped_by="n_epochs"))
 
     def let_go(self):
         self.page.evaluate("document.getElementById('pause').click()")  # the mouse stays where it is
@@ -299,6 +299,6 @@ def test_a_zoomed_page_waits_with_refreshing(running):
 
 
 def test_charts_follow_the_colours_of_the_system(visit):
-    seen = visit(make_story())
+    seen = visit(make_report_context())
     seen.page.emulate_media(color_scheme="dark")
     assert seen.page.locator("figure.chart").first.evaluate(PAINTED) > 100

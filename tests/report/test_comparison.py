@@ -6,11 +6,11 @@ from terafactor import ElasticNet
 from terafactor.errors import ParameterError
 from terafactor.report.comparison import differences
 from terafactor.report.page import render
-from terafactor.testing import make_history, make_story
+from terafactor.testing import make_history, make_report_context
 
 
 def runs(*changes, **common):
-    return [make_story(title=f"run {number}", **common, **change) for number, change in enumerate(changes)]
+    return [make_report_context(title=f"run {number}", **common, **change) for number, change in enumerate(changes)]
 
 
 def with_parameters(*parameters, **common):

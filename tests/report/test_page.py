@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from terafactor.errors import MissingDependencyError, ParameterError
-from terafactor.report import Story, fragment, write_report
+from terafactor.report import ReportContext, fragment, write_report
 from terafactor.report.markup import _environment
 from terafactor.report.page import render
-from terafactor.testing import make_history, make_story
+from terafactor.testing import make_history, make_report_context
 from terafactor.testing.panel_contract import HOSTILE, dangers, hostile
 
 MEGABYTES = 10**6
@@ -21,8 +21,8 @@ def body(page):
     return page[page.index("<body") : page.index("</footer>")]
 
 
-def test_page_has_every_panel_and_needs_nothing_else(story, tmp_path):
-    path = write_report(tmp_path / "new" / "report.html", story)
+def test_page_has_every_panel_and_needs_nothing_else(context, tmp_path):
+    path = write_report(tmp_path / "new" / "report.html", context)
     page = path.read_text(encoding="utf-8")
     for heading in ("Progress", "Atoms", "Use of atoms", "Reconstruction of rows", "Correlation between atoms"):
         assert f"<h2>{heading}</h2>" in page
@@ -32,7 +32,7 @@ def test_page_has_every_panel_and_needs_nothing_else(story, tmp_path):
 
 
 def test_hostile_texts_stay_texts():
-    for page in (render([hostile(make_story())], HOSTILE), render([hostile(make_story())] * 2)):
+    for page in (render([hostile(make_report_context())], HOSTILE), render([hostile(make_report_context())] * 2)):
         assert dangers(body(page)) == []
         assert page.count("<script>") == 2
         assert "alert(1)</script>" not in page
@@ -49,62 +49,62 @@ def test_hostile_texts_would_be_found():
     assert dangers('<p onclick="x()">') != []
 
 
-def test_scripts_of_the_page_are_the_only_ones_that_its_policy_allows(story):
-    page = render([story])
+def test_scripts_of_the_page_are_the_only_ones_that_its_policy_allows(context):
+    page = render([context])
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
     assert policy.count("sha256-") == 2
     assert "unsafe-inline" not in policy.split("script-src")[1].split(";")[0]
     assert "http" not in policy
 
 
-def test_the_page_carries_the_licence_of_what_it_copies(story):
-    page = render([story])
+def test_the_page_carries_the_licence_of_what_it_copies(context):
+    page = render([context])
     assert re.search(r"<!-- [^>]*uPlot\. The MIT License", page)
     assert "Leon Sorokin" in page
 
 
 def test_thousand_atoms_stay_small():
-    page = render([make_story(1000, shape=(32, 32, 3))])
+    page = render([make_report_context(1000, shape=(32, 32, 3))])
     assert len(page) < 10 * MEGABYTES
     assert page.count('<i title="atom') == 1000
 
 
 @pytest.mark.parametrize("changes", [{"geometry": None}, {"geometry": None, "feature_names": ["gene"] * 3072}])
 def test_thousand_atoms_without_pictures_stay_small(changes):
-    assert len(render([make_story(1000, shape=(32, 32, 3), **changes)])) < 10 * MEGABYTES
+    assert len(render([make_report_context(1000, shape=(32, 32, 3), **changes)])) < 10 * MEGABYTES
 
 
 def test_large_pictures_are_shown_smaller():
-    assert len(render([make_story(60, shape=(300, 200))])) < 10 * MEGABYTES
+    assert len(render([make_report_context(60, shape=(300, 200))])) < 10 * MEGABYTES
 
 
 def test_hundred_thousand_lines_stay_small():
-    page = render([make_story(history=make_history(100_000))])
+    page = render([make_report_context(history=make_history(100_000))])
     assert len(page) < MEGABYTES
 
 
 def test_more_atoms_than_are_shown():
-    page = render([make_story(1100, shape=(2, 2))])
+    page = render([make_report_context(1100, shape=(2, 2))])
     assert "1,000 of 1,100 atoms" in page
 
 
 def test_run_that_has_just_begun():
-    page = render([Story(title="new", kind="MaskedDictionaryLearning")])
+    page = render([ReportContext(title="new", kind="MaskedDictionaryLearning")])
     assert "running" in page
     assert "data-refresh" in page
 
 
-def test_only_a_running_page_refreshes(story):
-    assert "data-refresh" not in render([story])
-    assert "data-refresh" in render([story, replace(story, stopped_by=None)])
+def test_only_a_running_page_refreshes(context):
+    assert "data-refresh" not in render([context])
+    assert "data-refresh" in render([context, replace(context, stopped_by=None)])
 
 
 @pytest.mark.parametrize(
     ("stopped_by", "words"),
     [("n_epochs", "finished"), ("tol", "settled"), ("max_time", "time was up"), ("SIGINT", "stopped by SIGINT")],
 )
-def test_state_is_told_in_words(story, stopped_by, words):
-    assert re.search(rf'class="badge done">[^<]*{words}', render([replace(story, stopped_by=stopped_by)]))
+def test_state_is_told_in_words(context, stopped_by, words):
+    assert re.search(rf'class="badge done">[^<]*{words}', render([replace(context, stopped_by=stopped_by)]))
 
 
 def test_no_run_is_refused():
@@ -112,22 +112,22 @@ def test_no_run_is_refused():
         render([])
 
 
-def test_shape_that_does_not_fit_is_refused(story):
-    assert story.shaped((5, 6)).picture_shape == (5, 6, 1)
-    assert story.shaped((5, 2, 3)).picture_shape == (5, 2, 3)
+def test_shape_that_does_not_fit_is_refused(context):
+    assert context.shaped((5, 6)).picture_shape == (5, 6, 1)
+    assert context.shaped((5, 2, 3)).picture_shape == (5, 2, 3)
     for wrong in ((5, 5), (30,), (5, 3, 2)):
         with pytest.raises(ParameterError, match="30 entries"):
-            story.shaped(wrong)
+            context.shaped(wrong)
 
 
-def test_missing_package_names_the_extra(monkeypatch, story, tmp_path):
+def test_missing_package_names_the_extra(monkeypatch, context, tmp_path):
     monkeypatch.setitem(__import__("sys").modules, "jinja2", None)
     _environment.cache_clear()
     from terafactor.report.markup import _template
 
     _template.cache_clear()
     with pytest.raises(MissingDependencyError, match=r"jinja2.*terafactor\[report\]"):
-        write_report(tmp_path / "report.html", story)
+        write_report(tmp_path / "report.html", context)
     assert not list(tmp_path.iterdir())
 
 
@@ -136,17 +136,17 @@ def test_fragments_nest_and_escape():
     assert fragment("{{ inner }}{{ text }}", inner=inner, text="<u>") == "<b>&lt;i&gt;</b>&lt;u&gt;"
 
 
-def test_atoms_are_shown_the_most_used_first(story):
-    used = np.abs(story.sample.codes).sum(axis=0)
-    order = re.findall(r'title="atom (\d+), used', render([story]))
+def test_atoms_are_shown_the_most_used_first(context):
+    used = np.abs(context.sample.codes).sum(axis=0)
+    order = re.findall(r'title="atom (\d+), used', render([context]))
     assert [int(atom) for atom in order] == np.argsort(-used, kind="stable").tolist()
 
 
 def test_runs_without_held_out_rows_are_not_compared_by_another_figure():
     history = make_history(5)
-    blind = make_story(title="blind", history=make_history(8, held_out=False))
-    for stories in ([make_story(history=history), blind], [blind, make_story(history=history)]):
-        page = render(stories)
+    blind = make_report_context(title="blind", history=make_history(8, held_out=False))
+    for contexts in ([make_report_context(history=history), blind], [blind, make_report_context(history=history)]):
+        page = render(contexts)
         assert "<th>held-out objective</th>" in page
         row = page[page.index("</span>blind</th>") :]
         assert re.findall(r"<td>([^<]*)</td>", row)[:2] == ["-", "-"]

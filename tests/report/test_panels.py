@@ -17,74 +17,74 @@ from terafactor.report.panels.reconstruction import ReconstructionPanel
 from terafactor.report.panels.setting import SettingPanel
 from terafactor.report.panels.summary import SummaryPanel, differing
 from terafactor.report.panels.usage import UsagePanel
-from terafactor.testing import PanelContract, make_history, make_story
+from terafactor.testing import PanelContract, make_history, make_report_context
 
 
 class TestSummary(PanelContract):
     def make(self):
-        return SummaryPanel(), make_story()
+        return SummaryPanel(), make_report_context()
 
 
 class TestNotices(PanelContract):
     def make(self):
-        return NoticesPanel(), make_story(stopped_by="max_time")
+        return NoticesPanel(), make_report_context(stopped_by="max_time")
 
 
 class TestProgress(PanelContract):
     def make(self):
-        return ProgressPanel(), make_story()
+        return ProgressPanel(), make_report_context()
 
 
 class TestAtomsAsPictures(PanelContract):
     def make(self):
-        return AtomsPanel(), make_story()
+        return AtomsPanel(), make_report_context()
 
 
 class TestAtomsAsColourPictures(PanelContract):
     def make(self):
-        return AtomsPanel(), make_story(shape=(4, 4, 3))
+        return AtomsPanel(), make_report_context(shape=(4, 4, 3))
 
 
 class TestAtomsAsCurves(PanelContract):
     def make(self):
-        return AtomsPanel(), make_story(geometry=None)
+        return AtomsPanel(), make_report_context(geometry=None)
 
 
 class TestAtomsAsNamedFeatures(PanelContract):
     def make(self):
-        return AtomsPanel(), make_story(geometry=None, feature_names=[f"gene {i}" for i in range(30)])
+        return AtomsPanel(), make_report_context(geometry=None, feature_names=[f"gene {i}" for i in range(30)])
 
 
 class TestUsage(PanelContract):
     def make(self):
-        return UsagePanel(), make_story()
+        return UsagePanel(), make_report_context()
 
 
 class TestReconstructionOfPictures(PanelContract):
     def make(self):
-        return ReconstructionPanel(), make_story()
+        return ReconstructionPanel(), make_report_context()
 
 
 class TestReconstructionOfCurves(PanelContract):
     def make(self):
-        return ReconstructionPanel(), make_story(geometry=None)
+        return ReconstructionPanel(), make_report_context(geometry=None)
 
 
 class TestCorrelation(PanelContract):
     def make(self):
-        return CorrelationPanel(), make_story()
+        return CorrelationPanel(), make_report_context()
 
 
 class TestSetting(PanelContract):
     def make(self):
-        return SettingPanel(), make_story()
+        return SettingPanel(), make_report_context()
 
 
 class Extra(Panel):
     name, title = "extra", "Something else"
 
-    def draw(self, story):
-        return fragment("<p>{{ n }} atoms by another package</p>", n=len(story.components))
+    def draw(self, context):
+        return fragment("<p>{{ n }} atoms by another package</p>", n=len(context.components))
 
 
 class InsteadOfAtoms(Extra):
@@ -92,20 +92,20 @@ class InsteadOfAtoms(Extra):
 
 
 class Plain(Extra):
-    def draw(self, story):
+    def draw(self, context):
         return "<b>not made by fragment</b>"
 
 
 def test_a_panel_of_an_estimator_enters_the_page_before_the_settings():
-    page = render([make_story(panels=[Extra()])])
+    page = render([make_report_context(panels=[Extra()])])
     assert "12 atoms by another package" in page
     anchors = re.findall(r'<section id="([a-z-]+)"', page)
     assert anchors[-2:] == ["extra", "setting"]
 
 
 def test_a_panel_takes_the_place_of_the_one_with_its_name():
-    ours = [panel.name for panel in panels_of([make_story()])]
-    panels = panels_of([make_story(panels=[InsteadOfAtoms()])])
+    ours = [panel.name for panel in panels_of([make_report_context()])]
+    panels = panels_of([make_report_context(panels=[InsteadOfAtoms()])])
     assert [panel.name for panel in panels] == ours
     assert sum(isinstance(panel, AtomsPanel) for panel in panels) == 0
 
@@ -116,57 +116,57 @@ class Knowing(Extra):
     def __init__(self, estimator):
         self.estimator = estimator
 
-    def draw(self, story):
-        return fragment("<p>{{ title }} by {{ estimator }}</p>", title=story.title, estimator=self.estimator)
+    def draw(self, context):
+        return fragment("<p>{{ title }} by {{ estimator }}</p>", title=context.title, estimator=self.estimator)
 
 
 def test_each_run_is_drawn_by_its_own_panel():
-    page = render([make_story(title=name, panels=[Knowing(f"model of {name}")]) for name in ("a", "b")])
+    page = render([make_report_context(title=name, panels=[Knowing(f"model of {name}")]) for name in ("a", "b")])
     assert "<p>a by model of a</p>" in page
     assert "<p>b by model of b</p>" in page
 
 
 def test_sparse_atoms_tell_how_full_they_are():
     components = np.eye(4, 30)
-    drawn = UsagePanel().draw(make_story(components=components, sample=None))
+    drawn = UsagePanel().draw(make_report_context(components=components, sample=None))
     assert "97 % of the entries of the atoms are zero" in drawn
     assert "Entries of each atom that are not zero" in drawn
 
 
 def test_plain_text_of_a_panel_is_escaped():
-    page = render([make_story(panels=[Plain()])])
+    page = render([make_report_context(panels=[Plain()])])
     assert "&lt;b&gt;not made by fragment" in page
 
 
 def test_several_runs_share_one_chart():
-    runs = [make_story(title=f"run {number}") for number in range(3)]
+    runs = [make_report_context(title=f"run {number}") for number in range(3)]
     drawn = ProgressPanel().compare(runs)
     assert drawn.count('"kind":"lines","small":false') == 1
     assert all(f'"label":"run {number}"' in drawn for number in range(3))
 
 
 def test_progress_says_why_there_is_no_curve():
-    drawn = ProgressPanel().draw(make_story(history=make_history(1)))
+    drawn = ProgressPanel().draw(make_report_context(history=make_history(1)))
     assert "validation=rows" in drawn
     assert "<figure" not in drawn
 
 
 def test_progress_of_a_run_that_has_been_evaluated_once():
     first, *later = make_history(5)
-    begun = make_story(history=[first, *(replace(line, objective=None) for line in later)], stopped_by=None)
+    begun = make_report_context(history=[first, *(replace(line, objective=None) for line in later)], stopped_by=None)
     drawn = ProgressPanel().draw(begun)
     assert "known once so far" in drawn
     assert drawn.count("<figure") == 3  # what is known at every line
 
 
 def test_progress_draws_the_surrogate_where_nothing_was_held_out():
-    drawn = ProgressPanel().draw(make_story(history=make_history(held_out=False)))
+    drawn = ProgressPanel().draw(make_report_context(history=make_history(held_out=False)))
     assert '"y":{"label":"surrogate"' in drawn
     assert drawn.count('"label":"surrogate"') == 1
 
 
 def test_table_of_runs_shows_the_parameters_that_differ():
-    runs = [make_story(parameters={"reduction": r, "alpha": 1, "penalty": np.ones(2)}) for r in (1, 8)]
+    runs = [make_report_context(parameters={"reduction": r, "alpha": 1, "penalty": np.ones(2)}) for r in (1, 8)]
     assert differing(runs) == ["reduction"]
     assert "<th>reduction</th>" in SummaryPanel().compare(runs)
 
@@ -191,11 +191,11 @@ def test_coarse_keeps_the_largest_of_each_block_with_its_sign():
 
 
 def test_names_of_figures_keep_their_capitals():
-    drawn = ProgressPanel().draw(make_story(objective_name="RMSE on held-out ratings"))
+    drawn = ProgressPanel().draw(make_report_context(objective_name="RMSE on held-out ratings"))
     assert "RMSE on held-out ratings: from" in drawn
 
 
 def test_the_order_of_correlated_atoms_is_told():
-    story = make_story()
-    assert "the most used first." in CorrelationPanel().draw(story)
-    assert "as they are numbered." in CorrelationPanel().draw(replace(story, sample=None))
+    context = make_report_context()
+    assert "the most used first." in CorrelationPanel().draw(context)
+    assert "as they are numbered." in CorrelationPanel().draw(replace(context, sample=None))

@@ -11,8 +11,8 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from terafactor import ArraySource, MaskedDictionaryLearning, PatchSource
-from terafactor.data.joined import JoinedSource
-from terafactor.data.rows import SelectedRows
+from terafactor.data.views.joined import JoinedSource
+from terafactor.data.views.rows import SelectedRows
 from terafactor.errors import DataError, ParameterError
 from terafactor.report import Panel, fragment
 from terafactor.report.markup import _environment, _template
@@ -86,25 +86,25 @@ def test_missing_values_stay_out_of_what_is_explained(X, tmp_path, missing):
     gaps = np.random.default_rng(0).random(X.shape) < 0.3
     data = np.where(gaps, np.nan, X) if missing == "nan" else csr_array(np.where(gaps, 0, X))
     estimator = MaskedDictionaryLearning(5, random_state=0, alpha=0.5, missing=missing).fit(data)
-    story = estimator._story(data)
-    assert np.isfinite(story.sample.explained).all()
-    assert np.isnan(story.sample.examples[0].values).any()
+    context = estimator._report_context(data)
+    assert np.isfinite(context.sample.explained).all()
+    assert np.isnan(context.sample.examples[0].values).any()
     assert "Reconstruction of rows" in headings(page_of(estimator, tmp_path, data))
 
 
 def test_what_auto_chose_is_told(X):
-    assert fitted(X, reduction=2)._story().parameters["statistics"] == "full"
+    assert fitted(X, reduction=2)._report_context().parameters["statistics"] == "full"
 
 
 def test_visits_count_steps_of_masked_statistics(X):
-    masked = fitted(X, reduction=4, statistics="masked", n_epochs=3)._story()
+    masked = fitted(X, reduction=4, statistics="masked", n_epochs=3)._report_context()
     assert masked.feature_visits == pytest.approx(3 * 80 / 10 / 4, rel=0.2)
-    assert fitted(X)._story().feature_visits is None
+    assert fitted(X)._report_context().feature_visits is None
 
 
 def test_the_page_tells_the_reduction_that_auto_chose(X, tmp_path):
     estimator = fitted(X, reduction="auto", statistics="masked")
-    assert estimator._story().parameters["reduction"] == estimator.reduction_
+    assert estimator._report_context().parameters["reduction"] == estimator.reduction_
     assert "Progress" in headings(page_of(estimator, tmp_path, X))
 
 
@@ -114,7 +114,7 @@ class OwnPanel(Panel):
     def __init__(self, estimator):
         self.estimator = estimator
 
-    def draw(self, story):
+    def draw(self, context):
         return fragment("<p>{{ n }} steps</p>", n=self.estimator.n_steps_)
 
 

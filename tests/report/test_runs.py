@@ -26,7 +26,7 @@ from terafactor.report.markup import _environment, _template
 from terafactor.runs import RunDirectory
 from terafactor.runs import presenter as presenter_module
 from terafactor.runs.presenter import Presenter
-from terafactor.training.run_report import story_of_run
+from terafactor.training.run_report import context_of_run
 
 STEPS = CheckpointPolicy(seconds=None, steps=3)
 EVERY_STEP = CheckpointPolicy(seconds=None, steps=1)
@@ -118,10 +118,10 @@ def test_a_run_before_its_first_checkpoint(run):
     for name in ("checkpoints", "model"):
         (run / name).rename(run / f"{name}.gone")
     with RunDirectory(run).locked():
-        story = story_of_run(run)
-    assert story.components is None
-    assert story.running
-    assert len(story.history) > 3
+        context = context_of_run(run)
+    assert context.components is None
+    assert context.running
+    assert len(context.history) > 3
 
 
 def test_data_that_is_gone_or_other_is_told(run, matrix):
@@ -187,7 +187,7 @@ def test_a_run_without_a_checkpoint_has_the_parameters_of_one_with_it(matrix, tm
         train(estimator(penalty=ElasticNet(0.5)), matrix, tmp_path / name, holdout=20)
     for name in ("checkpoints", "model"):
         (tmp_path / "b" / name).rename(tmp_path / "b" / f"{name}.gone")
-    assert differences([story_of_run(tmp_path / name) for name in "ab"]) == ""
+    assert differences([context_of_run(tmp_path / name) for name in "ab"]) == ""
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path):

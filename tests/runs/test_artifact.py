@@ -15,23 +15,23 @@ from hypothesis import strategies as st
 
 from terafactor.errors import DataError, ParameterError, StorageError, TerafactorError
 from terafactor.runs.artifact import ARRAYS, MANIFEST, Artifact, _canonical, read_artifact, write_artifact
-from terafactor.solver.position import Position
+from terafactor.solver.state_dict import StateDict
 
 FUZZ_TRIES, FUZZ_SECONDS = 1000, float(os.environ.get("TERAFACTOR_FUZZ_SECONDS", "0"))
 """Damaged files to read, and for how long to go on with others."""
 
 
 def make(**arrays):
-    position = Position({"n_steps": 3, "mean": 0.1, "names": ["a", "ü"]}, arrays)
-    return Artifact("Thing", {"alpha": 0.5, "init": None}, position, "f" * 8)
+    state_dict = StateDict({"n_steps": 3, "mean": 0.1, "names": ["a", "ü"]}, arrays)
+    return Artifact("Thing", {"alpha": 0.5, "init": None}, state_dict, "f" * 8)
 
 
 def assert_same(one, other):
     assert (one.kind, dict(one.parameters), one.fingerprint) == (other.kind, dict(other.parameters), other.fingerprint)
-    assert dict(one.position.numbers) == dict(other.position.numbers)
-    assert set(one.position.arrays) == set(other.position.arrays)
-    for name, array in one.position.arrays.items():
-        found = other.position.arrays[name]
+    assert dict(one.state_dict.numbers) == dict(other.state_dict.numbers)
+    assert set(one.state_dict.arrays) == set(other.state_dict.arrays)
+    for name, array in one.state_dict.arrays.items():
+        found = other.state_dict.arrays[name]
         assert array.dtype == found.dtype
         assert array.flags.c_contiguous == found.flags.c_contiguous
         np.testing.assert_array_equal(array, found)
@@ -62,7 +62,7 @@ def test_round_trip_keeps_values_and_memory_order(written):
 def test_round_trip_of_any_content(tmp_path_factory, shape, dtype, numbers):
     folder = tmp_path_factory.mktemp("any") / "model"
     array = np.arange(int(np.prod(shape)), dtype="int64").reshape(shape).astype(dtype)
-    artifact = Artifact("Thing", {}, Position(numbers, {"x": array}))
+    artifact = Artifact("Thing", {}, StateDict(numbers, {"x": array}))
     assert_same(read_artifact(write_artifact(artifact, folder)), artifact)
 
 
@@ -79,7 +79,7 @@ def test_an_existing_folder_is_replaced_only_when_told_to(written):
         write_artifact(make(x=np.zeros(1)), folder)
     assert_same(read_artifact(folder), artifact)
     write_artifact(make(x=np.zeros(1)), folder, overwrite=True)
-    assert set(read_artifact(folder).position.arrays) == {"x"}
+    assert set(read_artifact(folder).state_dict.arrays) == {"x"}
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
 
 

@@ -21,7 +21,7 @@ from terafactor.errors import DataError, ParameterError, RunInterruptedError
 from terafactor.runs import Artifact, RunDirectory
 from terafactor.runs.checkpoint import Checkpointer, checkpoints, newest, step_of
 from terafactor.runs.metrics import read_metrics
-from terafactor.solver.position import Position
+from terafactor.solver.state_dict import StateDict
 from terafactor.testing import CountingSource
 from terafactor.training import Start
 
@@ -162,11 +162,11 @@ def test_two_checkpoints_stay_and_every_so_many_by_wish(X, tmp_path):
     ("policy", "kept"), [((7, 2), [15, 30, 45, 60]), ((5, 3), [15, 30, 45, 60]), ((1, 28), [30, 60])]
 )
 def test_every_so_many_checkpoints_stay_where_steps_pass_the_multiples(tmp_path, policy, kept):
-    nothing = Artifact("kind", {}, Position({}, {"values": np.zeros(1)}))
+    nothing = Artifact("kind", {}, StateDict({}, {"values": np.zeros(1)}))
     for last in (30, 60):  # the second goes on with what the first left
         checkpointer = Checkpointer(tmp_path, CheckpointPolicy(None, policy[0], 1, policy[1]), lambda _: nothing, print)
         for step in range(last - 25, last + 1, 5):
-            checkpointer.write(step, nothing.position)
+            checkpointer.write(step, nothing.state_dict)
     assert [step_of(path) for path in checkpoints(tmp_path)] == kept
 
 
@@ -295,7 +295,7 @@ def test_a_signal_stops_the_run_with_a_checkpoint(X, tmp_path, name):
     assert "stopped by callback" not in log
     found = newest(tmp_path / "run" / "checkpoints")
     assert found is not None
-    assert found[1].position.numbers["n_steps"] in (13, 14)
+    assert found[1].state_dict.numbers["n_steps"] in (13, 14)
     train(estimator(), X, tmp_path / "run", resume=True)
     train(estimator(), X, tmp_path / "whole")
     assert files(tmp_path / "run") == files(tmp_path / "whole")

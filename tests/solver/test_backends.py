@@ -106,7 +106,7 @@ def test_sweep(ball, whole):
 
     def swept(backend):
         atoms, sizes = start.copy(), ball.psi(start) * (1.0 if whole else 1.2)
-        backend.sweep(atoms, data_code, code_gram, ball.lower(), sizes, np.zeros(19), whole)
+        backend.sweep(atoms, data_code, code_gram, ball.as_scalars(), sizes, np.zeros(19), whole)
         return np.hstack([atoms, sizes[:, np.newaxis]])
 
     plain, threaded = on_all(swept)

@@ -11,9 +11,9 @@ from terafactor import ArraySource, MaskedDictionaryLearning
 from terafactor import solver as solvers
 from terafactor.data import BatchStream
 from terafactor.data.masks import Masks
-from terafactor.kernels import reference
 from terafactor.problem import ElasticNet, NormBall, Problem
 from terafactor.solver import SolverOptions, State
+from terafactor.testing import reference
 
 PROBLEMS = [
     Problem(3.0, ElasticNet(1.0), NormBall("l2"), code_tolerance=1e-12),
@@ -59,7 +59,7 @@ def test_equals_the_paper(advance, problem, statistics, reduction):
         lam=problem.alpha,
         rho=problem.penalty.l1_ratio,
         norm=problem.constraint.norm,
-        limit=problem.constraint.lower()[2],
+        limit=problem.constraint.as_scalars()[2],
         ball_rho=problem.constraint.l1_ratio,
         positive_code=problem.penalty.positive,
         positive_dict=problem.constraint.positive,
@@ -152,7 +152,7 @@ def test_partial_fit_may_change_its_mind_in_the_middle_of_a_cycle(X, change):
     learner = MaskedDictionaryLearning(4, batch_size=10, reduction=5, projection="exact", random_state=0)
     learner.partial_fit(X[:30]).set_params(**change).partial_fit(X)
     assert (learner._constraint.size(learner.components_) <= 1 + 1e-9).all()
-    sizes = learner._constraint.size(learner.components_) * learner._constraint.lower()[2]
+    sizes = learner._constraint.size(learner.components_) * learner._constraint.as_scalars()[2]
     if "projection" in change:
         np.testing.assert_allclose(learner._state.sizes, sizes, rtol=1e-9)
 

@@ -8,9 +8,9 @@ import pytest
 from terafactor import MaskedDictionaryLearning
 from terafactor.data import ArraySource, BatchStream
 from terafactor.data.masks import Masks
-from terafactor.kernels import reference
 from terafactor.problem import ElasticNet, NormBall, PowerDecay, Problem
 from terafactor.solver import SolverOptions, State, fit
+from terafactor.testing import reference
 
 BALLS = [
     NormBall("l2"),
@@ -48,7 +48,7 @@ class Literal:
         mask = np.zeros(len(memory.D))
         mask[columns] = 1
         memory.D = reference.dictionary_update(
-            memory.B, memory.C, memory.D, mask, ball.norm, ball.lower()[2],
+            memory.B, memory.C, memory.D, mask, ball.norm, ball.as_scalars()[2],
             approximate=False, rho=ball.l1_ratio, positive=ball.positive,
         )  # fmt: skip
 
@@ -97,7 +97,7 @@ def test_the_literal_twin_is_the_reference(ball):
         mask[columns] = 1
         batches.append((rows.T, mask))
     memory = reference.learn(
-        reference.Memory.start(atoms.T), batches, lam=5.0, rho=0.0, norm=ball.norm, limit=ball.lower()[2],
+        reference.Memory.start(atoms.T), batches, lam=5.0, rho=0.0, norm=ball.norm, limit=ball.as_scalars()[2],
         ball_rho=ball.l1_ratio, positive_dict=ball.positive, approximate=False, weight=schedule.weight,
     )  # fmt: skip
     np.testing.assert_allclose(twin.memory.D, memory.D, atol=1e-10)

@@ -111,7 +111,7 @@ def rounds(state, learner, X, n_rounds, n_shards, run=map):
         parts = list(run(partial(advance_copy, learner, state), shards))
         state = average([part for part, _ in parts], state, PROBLEM)
         learner.backend.sweep(
-            state.dictionary, state.data_code, state.code_gram, PROBLEM.constraint.lower(), state.sizes,
+            state.dictionary, state.data_code, state.code_gram, PROBLEM.constraint.as_scalars(), state.sizes,
             state.multipliers, whole=True,
         )  # fmt: skip
         maintain(state, parts[0][1], PROBLEM, learner.options)

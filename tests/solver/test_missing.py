@@ -5,9 +5,9 @@ import pytest
 
 from terafactor.data import ArraySource, BatchStream
 from terafactor.data.masks import Masks
-from terafactor.kernels import reference
 from terafactor.problem import ElasticNet, NormBall, Problem
 from terafactor.solver import SolverOptions, State, encode, fit, objective
+from terafactor.testing import reference
 
 PROBLEMS = {
     "lasso-l2": Problem(3.0, ElasticNet(1.0), NormBall("l2"), code_tolerance=1e-12),
@@ -48,7 +48,7 @@ def test_equals_the_paper(advance, problem, share_missing, reduction, statistics
         literal.append((np.nan_to_num(X[stream.rows(number)].T), seen.astype(float)))
     memory = reference.learn(
         reference.Memory.start(atoms.T), literal, lam=3.0, rho=problem.penalty.l1_ratio,
-        norm=problem.constraint.norm, limit=problem.constraint.lower()[2], positive_code=problem.penalty.positive,
+        norm=problem.constraint.norm, limit=problem.constraint.as_scalars()[2], positive_code=problem.penalty.positive,
         positive_dict=problem.constraint.positive, weight=options.schedule.weight,
     )  # fmt: skip
     np.testing.assert_allclose(state.code_gram, memory.C, atol=1e-7 * np.abs(memory.C).max())

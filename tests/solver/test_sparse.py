@@ -10,12 +10,12 @@ from terafactor import MaskedDictionaryLearning
 from terafactor.data import ArraySource, BatchStream, SparseSource
 from terafactor.data.masks import Masks
 from terafactor.errors import DataError
-from terafactor.kernels import reference
 from terafactor.problem import ElasticNet, NormBall, Problem
 from terafactor.solver import SolverOptions, State, fit
 from terafactor.solver.backends import make_backend
+from terafactor.solver.convergence import last_decrease
 from terafactor.solver.learners import sparse as learners
-from terafactor.solver.settling import last_fall
+from terafactor.testing import reference
 
 PROBLEMS = {
     "lasso": Problem(0.02, ElasticNet(1.0), NormBall("l2"), code_tolerance=1e-12),
@@ -69,7 +69,7 @@ def test_equals_the_paper(problem):
     literal = [(X[stream.rows(number)].toarray().T, np.ones((N_FEATURES, 1))) for number in range(12)]
     memory = reference.learn(
         reference.Memory.start(atoms.T), literal, lam=0.02, rho=problem.penalty.l1_ratio, norm="l2",
-        limit=problem.constraint.lower()[2], positive_code=problem.penalty.positive, positive_dict=False,
+        limit=problem.constraint.as_scalars()[2], positive_code=problem.penalty.positive, positive_dict=False,
         weight=options.schedule.weight,
     )  # fmt: skip
     np.testing.assert_allclose(state.code_gram, memory.C, atol=1e-9 * np.abs(memory.C).max())
@@ -146,7 +146,7 @@ def test_goes_on_bit_by_bit_from_where_it_was_stopped(steps_in_spans):
     undisturbed = fit(source, problem, options)
     stopped = fit(source, problem, options, callbacks=[stop_in_the_middle])
     assert seen[:2] == [(5, 5, False), (10, 10, False)]
-    resumed = fit(source, problem, options, State.at(stopped.position()), first_batch=10)
+    resumed = fit(source, problem, options, State.from_state_dict(stopped.state_dict()), first_batch=10)
     np.testing.assert_array_equal(resumed.dictionary, undisturbed.dictionary)
     np.testing.assert_array_equal(resumed.data_code, undisturbed.data_code)
     np.testing.assert_array_equal(resumed.code_gram, undisturbed.code_gram)
@@ -155,7 +155,7 @@ def test_goes_on_bit_by_bit_from_where_it_was_stopped(steps_in_spans):
 def test_stops_when_the_objective_settles(steps_in_spans):
     source, options = SparseSource(make()), SolverOptions(9, batch_size=20, n_epochs=1000, tol=0.1)
     state = fit(source, PROBLEMS["ridge"], options, sample=source)
-    assert last_fall(state.checks) <= 0.1
+    assert last_decrease(state.checks) <= 0.1
     assert state.n_steps < 1200
     assert fit(source, PROBLEMS["ridge"], replace(options, n_epochs=12)).n_steps == 144, "without a sample"
 

@@ -5,11 +5,11 @@ import pytest
 
 from terafactor.data import ArraySource, BatchStream
 from terafactor.data.masks import Masks
-from terafactor.kernels import reference
 from terafactor.problem import ElasticNet, NormBall, PowerDecay, Problem
 from terafactor.solver import SolverOptions, State
 from terafactor.solver.backends import make_backend
 from terafactor.solver.objective import surrogate
+from terafactor.testing import reference
 
 PROBLEMS = [
     Problem(3.0, ElasticNet(1.0), NormBall("l2"), code_tolerance=1e-12),
@@ -45,7 +45,7 @@ def run_both(advance, problem, options, dtype, n_steps=15):
         lam=problem.alpha,
         rho=problem.penalty.l1_ratio,
         norm=problem.constraint.norm,
-        limit=problem.constraint.lower()[2],
+        limit=problem.constraint.as_scalars()[2],
         ball_rho=problem.constraint.l1_ratio,
         positive_code=problem.penalty.positive,
         positive_dict=problem.constraint.positive,

@@ -9,11 +9,11 @@ from sklearn.base import BaseEstimator
 
 import terafactor
 from terafactor import ArraySource, CheckpointPolicy, load_model, train
-from terafactor.data.rows import SelectedRows
+from terafactor.data.views.rows import SelectedRows
 from terafactor.errors import DataError, RunInterruptedError
 from terafactor.report import Reporting
 from terafactor.solver.loop import Advance, run_loop
-from terafactor.solver.position import Position
+from terafactor.solver.state_dict import StateDict
 from terafactor.training import Task, Trainer
 from terafactor.training.journal import FitJournal
 from terafactor.training.model_file import ModelFileMixin
@@ -26,11 +26,11 @@ class MeanLearner:
 
     n_reseeded = 0
 
-    def __init__(self, rows, position=None):
+    def __init__(self, rows, state_dict=None):
         self.rows = rows
-        self.n_steps = self.n_samples = 0 if position is None else position.number("n_steps")
+        self.n_steps = self.n_samples = 0 if state_dict is None else state_dict.number("n_steps")
         self.mean = (
-            np.zeros((1, rows.shape[1])) if position is None else position.array("mean", (1, None), float).copy()
+            np.zeros((1, rows.shape[1])) if state_dict is None else state_dict.array("mean", (1, None), float).copy()
         )
 
     def steps(self, numbers):
@@ -39,7 +39,7 @@ class MeanLearner:
             self.mean += (self.rows[number] - self.mean) / self.n_steps
             yield Advance(1, self.rows[number].nbytes)
 
-    def has_settled(self):
+    def has_converged(self):
         return False
 
     def surrogate(self):
@@ -48,8 +48,8 @@ class MeanLearner:
     def atoms(self):
         return self.mean
 
-    def position(self):
-        return Position({"n_steps": self.n_steps}, {"mean": self.mean})
+    def state_dict(self):
+        return StateDict({"n_steps": self.n_steps}, {"mean": self.mean})
 
 
 class MeanTask(Task):
@@ -76,26 +76,26 @@ class MeanTask(Task):
         return lambda learner: float(np.square(rows - learner.atoms()).mean())
 
     def prepare(self, data, start):
-        self.learner = MeanLearner(data.read(np.arange(data.shape[0])), start.position)
+        self.learner = MeanLearner(data.read(np.arange(data.shape[0])), start.state_dict)
         self.elapsed = start.elapsed
 
     def learn(self, data, callbacks):
         numbers = range(self.learner.n_steps, data.shape[0])
         run_loop(self.learner, numbers, data.shape[0], callbacks, elapsed=self.elapsed)
-        self.restore(self.learner.position())
+        self.restore(self.learner.state_dict())
 
     def review(self, data):
         if np.isnan(self.estimator.components_).any():
             raise DataError("a row has no mean")
         return []
 
-    def position(self, position=None):
+    def state_dict(self, state_dict=None):
         model = self.estimator
-        return Position({"n_steps": model.n_steps_}, {"mean": model.components_}) if position is None else position
+        return StateDict({"n_steps": model.n_steps_}, {"mean": model.components_}) if state_dict is None else state_dict
 
-    def restore(self, position):
-        self.estimator.components_ = position.array("mean", (1, None), float).copy()
-        self.estimator.n_steps_ = position.number("n_steps")
+    def restore(self, state_dict):
+        self.estimator.components_ = state_dict.array("mean", (1, None), float).copy()
+        self.estimator.n_steps_ = state_dict.number("n_steps")
 
 
 class MeanRow(ModelFileMixin, Reporting, BaseEstimator):

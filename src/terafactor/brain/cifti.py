@@ -12,9 +12,9 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from terafactor._typing import Array
 from terafactor.brain.kinds import ImageKind, nibabel, nilearn
-from terafactor.data.formats import is_a
+from terafactor.data.sources.formats import is_a
 from terafactor.errors import DataError
-from terafactor.solver.position import Position
+from terafactor.solver.state_dict import StateDict
 
 SUFFIXES = (".dtseries.nii", ".ptseries.nii")
 DENSE_SCALARS, PARCELLATED_SCALARS = 3006, 3008
@@ -147,11 +147,11 @@ class Cifti(ImageKind):
     def masker_arrays(self, masker: Any) -> dict[str, Array]:
         return {"mask": masker.mask_, "header": np.frombuffer(masker.mask_img_.header.to_xml(), np.uint8).copy()}
 
-    def masker_at(self, position: Position, options: Mapping[str, Any]) -> Any:
+    def masker_from(self, state_dict: StateDict, options: Mapping[str, Any]) -> Any:
         cifti = nibabel().cifti2
-        mask = position.array("mask", (None,), np.bool_)
+        mask = state_dict.array("mask", (None,), np.bool_)
         parser = cifti.parse_cifti2.Cifti2Parser()
-        parser.parse(position.array("header", (None,), np.uint8).tobytes())
+        parser.parse(state_dict.array("header", (None,), np.uint8).tobytes())
         return self.new_masker(cifti.Cifti2Image(mask[np.newaxis].astype(np.float32), parser.header), options).fit()
 
     def as_files(self, image: Any, stem: Path) -> dict[Path, Any]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from terafactor._typing import Indices
 from terafactor.brain.kinds import name_of
-from terafactor.data.formats import require
+from terafactor.data.sources.formats import require
 from terafactor.errors import DataError
 
 logger = logging.getLogger("terafactor")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from terafactor._typing import Array, Indices
-from terafactor.data.formats import require
+from terafactor.data.sources.formats import require
 
 AXES = {"sagittal": 0, "coronal": 1, "axial": 2}
 SLICES = {"sagittal": 3, "coronal": 3, "axial": 6}

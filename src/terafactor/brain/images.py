@@ -20,8 +20,8 @@ import numpy as np
 from terafactor._typing import Array, Indices
 from terafactor.brain.confounds import Confounds
 from terafactor.brain.kinds import ImageKind, mask_series, masker_options, n_features, name_of, nibabel
-from terafactor.data.joined import distinct_labels
 from terafactor.data.source import MUST_BE_FINITE, MatrixSource, check_finite, check_indices
+from terafactor.data.views.joined import distinct_labels
 from terafactor.errors import DataError
 
 logger = logging.getLogger("terafactor")

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from terafactor._typing import Array
-from terafactor.data.formats import require
+from terafactor.data.sources.formats import require
 from terafactor.errors import DataError, DataTypeError, ParameterError
-from terafactor.solver.position import Position
+from terafactor.solver.state_dict import StateDict
 
 MODULES = ("cifti", "surfaces", "volumes")
 """Files of this folder that declare a ``KIND``; the first that recognises an image opens it."""
@@ -108,7 +108,7 @@ class ImageKind(ABC):
         """Return the mask of a fitted masker as arrays, for model files."""
 
     @abstractmethod
-    def masker_at(self, position: Position, options: Mapping[str, Any]) -> Any:
+    def masker_from(self, state_dict: StateDict, options: Mapping[str, Any]) -> Any:
         """Return the fitted masker that a model file holds."""
 
     @abstractmethod

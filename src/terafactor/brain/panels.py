@@ -9,7 +9,7 @@ import numpy as np
 from terafactor._typing import Array
 from terafactor.brain import maps
 from terafactor.brain.drawing import figure_pixels, map_pixels, outline_figure
-from terafactor.report import Axis, Curve, Panel, Story, bar_chart, fragment, line_chart, picture
+from terafactor.report import Axis, Curve, Panel, ReportContext, bar_chart, fragment, line_chart, picture
 
 MAX_SERIES = 6
 """Series drawn: those of the first maps."""
@@ -58,8 +58,8 @@ class AtlasPanel(Panel):
         self.volumes, self.background, self.voxel_sizes = volumes, background, voxel_sizes
         self.labels, self.linked = labels, linked
 
-    def draw(self, story: Story) -> str:
-        ratios = maps.l1_l2_ratios(np.asarray(story.components))
+    def draw(self, context: ReportContext) -> str:
+        ratios = maps.l1_l2_ratios(np.asarray(context.components))
         outlines = outline_figure(self.volumes, self.background, self.voxel_sizes)
         shown = [
             (picture(self._pixels(number)), self._caption(number, float(ratio))) for number, ratio in enumerate(ratios)
@@ -79,11 +79,11 @@ class SparsityPanel(Panel):
 
     name, title = "sparsity", "Sparsity of maps"
 
-    def applies(self, story: Story) -> bool:
-        return story.components is not None
+    def applies(self, context: ReportContext) -> bool:
+        return context.components is not None
 
-    def draw(self, story: Story) -> str:
-        ratios = maps.l1_l2_ratios(np.asarray(story.components))
+    def draw(self, context: ReportContext) -> str:
+        ratios = maps.l1_l2_ratios(np.asarray(context.components))
         names = [f"map {number}: {ratio:.1f}" for number, ratio in enumerate(ratios)]
         caption = "l1 norm over l2 norm of each map: its square is about the number of voxels that matter"
         return bar_chart(caption, Axis("maps, those that explain most first", "count"), Axis("l1/l2"), ratios, names)
@@ -103,7 +103,7 @@ class SeriesPanel(Panel):
     def __init__(self, name_of_run: str, series: Array) -> None:
         self.name_of_run, self.series = name_of_run, series
 
-    def draw(self, story: Story) -> str:
+    def draw(self, context: ReportContext) -> str:
         volumes = np.arange(len(self.series))
         spread = self.series.std(axis=0)
         scaled = self.series / np.where(spread > 0, spread, 1)  # a single volume has none

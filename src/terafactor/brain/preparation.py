@@ -18,7 +18,7 @@ from terafactor.brain.images import QUIET, ImagesSource, check_alike, open_image
 from terafactor.brain.kinds import kind_of, make_masker, name_of
 from terafactor.data import MatrixSource, pack
 from terafactor.data.fingerprint import fingerprint
-from terafactor.data.packed import PackedSource
+from terafactor.data.packed.reader import PackedSource
 from terafactor.errors import DataError
 from terafactor.solver.progress import RowsProgress
 

@@ -15,10 +15,10 @@ from terafactor._typing import Array
 from terafactor.brain.kinds import ImageKind
 from terafactor.brain.panels import AtlasPanel, SeriesPanel, SparsityPanel
 from terafactor.data import MatrixSource
-from terafactor.data.rows import SelectedRows, whole_records
+from terafactor.data.views.rows import SelectedRows, whole_records
 from terafactor.errors import DataError
 from terafactor.problem import Problem
-from terafactor.report import Panel, Reporting, RowSample, Story
+from terafactor.report import Panel, ReportContext, Reporting, RowSample
 from terafactor.report.sample import sample_rows
 
 logger = logging.getLogger("terafactor")
@@ -115,8 +115,8 @@ class AtlasReporting(Reporting):
             logger.warning("the report has less in it than it could: %s", said)
             return None, details | {"warnings": [*details.get("warnings", ()), said]}
 
-    def _story(self, X: Any = None, *, title: str | None = None, **details: Any) -> Story:
-        """Return the story with the series of one run, where there are images."""
+    def _report_context(self, X: Any = None, *, title: str | None = None, **details: Any) -> ReportContext:
+        """Return the context with the series of one run, where there are images."""
         source, details = self._source_to_show(X, details)
         if source is not None:
             images = source.base if isinstance(source, SelectedRows) else source  # of which some may be held out
@@ -125,7 +125,7 @@ class AtlasReporting(Reporting):
             details = {"panels": [*self.panels(), series]} | details
         if "data" in details:
             details["data"] = _without_paths(details["data"])
-        return super()._story(source, title=title, **details)
+        return super()._report_context(source, title=title, **details)
 
 
 def _without_paths(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,9 +13,9 @@ import numpy as np
 
 from terafactor._typing import Array
 from terafactor.brain.kinds import ImageKind, name_of, nibabel, nilearn, offline
-from terafactor.data.formats import is_a
+from terafactor.data.sources.formats import is_a
 from terafactor.errors import DataError
-from terafactor.solver.position import Position
+from terafactor.solver.state_dict import StateDict
 
 logger = logging.getLogger("terafactor")
 
@@ -68,7 +68,7 @@ class Surfaces(ImageKind):
         if find_spec("plotly") is None:
             logger.warning("no pages of maps on surfaces, which need plotly: pip install 'terafactor[brain]' brings it")
             return None
-        image = self.masker_at(Position({}, self.masker_arrays(masker)), {}).inverse_transform(row)
+        image = self.masker_from(StateDict({}, self.masker_arrays(masker)), {}).inverse_transform(row)
         part = max(image.data.parts, key=lambda part: float(np.abs(image.data.parts[part]).max()))
         view = nilearn("plotting").view_surf(image.mesh, surf_map=image, hemi=part, title=title)
         return offline(view.get_standalone())
@@ -88,14 +88,14 @@ class Surfaces(ImageKind):
             arrays[f"faces_{part}"] = np.asarray(image.mesh.parts[part].faces, np.int64)
         return arrays
 
-    def masker_at(self, position: Position, options: Mapping[str, Any]) -> Any:
+    def masker_from(self, state_dict: StateDict, options: Mapping[str, Any]) -> Any:
         surface = nilearn("surface")
-        parts = [part for part in HEMISPHERES if f"mask_{part}" in position.arrays]
+        parts = [part for part in HEMISPHERES if f"mask_{part}" in state_dict.arrays]
         mesh, data = {}, {}
         for part in parts:
-            data[part] = position.array(f"mask_{part}", (None,), np.bool_)
-            coordinates = position.array(f"coordinates_{part}", (len(data[part]), 3), np.float64)
-            faces = position.array(f"faces_{part}", (None, 3), np.int64)
+            data[part] = state_dict.array(f"mask_{part}", (None,), np.bool_)
+            coordinates = state_dict.array(f"coordinates_{part}", (len(data[part]), 3), np.float64)
+            faces = state_dict.array(f"faces_{part}", (None, 3), np.int64)
             mesh[part] = surface.InMemoryMesh(coordinates, faces)
         return self.new_masker(surface.SurfaceImage(mesh=mesh, data=data), options).fit()
 

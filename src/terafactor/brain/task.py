@@ -25,7 +25,7 @@ from terafactor.runs.parameters import plain_parameters
 from terafactor.solver.callbacks import Callback, Evaluation
 from terafactor.solver.fit import initial_atoms
 from terafactor.solver.loop import RunningFit
-from terafactor.solver.position import Position
+from terafactor.solver.state_dict import StateDict
 from terafactor.training.task import Start, Task
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class AtlasTask(Task):
     def prepare(self, data: MatrixSource, start: Start) -> None:
         model, learner = self.estimator, self.inner.estimator
         learner.set_params(n_epochs=self._n_epochs(data, start.seed))
-        if start.position is None:
+        if start.state_dict is None:
             learner.set_params(init=self._first_maps(data, start.seed))
         self.inner.prepare(data, start)
         model._learner = learner
@@ -108,7 +108,7 @@ class AtlasTask(Task):
         constraint = problem_of(self.inner.estimator).constraint
         if model.dict_init is None:
             return initial_maps(data, constraint, model.n_components, model.batch_size, model.reduction, seed)
-        plain = kind.masker_at(Position({}, kind.masker_arrays(model.masker_)), {})
+        plain = kind.masker_from(StateDict({}, kind.masker_arrays(model.masker_)), {})
         try:
             given = np.atleast_2d(plain.transform_single_imgs(kind.open(model.dict_init, model.mask)))
         except unreadable() as error:
@@ -134,23 +134,23 @@ class AtlasTask(Task):
         model.n_steps_, model.feature_counts_ = learner.n_steps_, learner.feature_counts_
         model.statistics_ = learner.statistics_
 
-    def position(self, position: Position | None = None) -> Position:
+    def state_dict(self, state_dict: StateDict | None = None) -> StateDict:
         model = self.estimator
-        learned = model._learner._task().position(position)
+        learned = model._learner._task().state_dict(state_dict)
         arrays = {f"brain.{name}": array for name, array in model._kind.masker_arrays(model.masker_).items()}
         if model.background_ is not None:
             arrays["brain.background"] = model.background_
         facts = {"brain.kind": model._kind.name, "brain.options": plain_parameters(masker_options(model.masker_))}
         numbers = facts | dict(learned.numbers) | {"stopped_by": getattr(model, "stopped_by_", None)}
-        return Position(numbers, arrays | dict(learned.arrays))
+        return StateDict(numbers, arrays | dict(learned.arrays))
 
-    def restore(self, position: Position) -> None:
-        model, brain = self.estimator, position.part("brain")
+    def restore(self, state_dict: StateDict) -> None:
+        model, brain = self.estimator, state_dict.section("brain")
         model._kind = kind_named(brain.number("kind", str))
-        model.masker_ = model._kind.masker_at(brain, options_in_file(brain.number("options", dict)))
+        model.masker_ = model._kind.masker_from(brain, options_in_file(brain.number("options", dict)))
         model.mask_img_ = model.masker_.mask_img_
         model.background_ = brain.arrays.get("background")
-        self.inner.restore(position)
+        self.inner.restore(state_dict)
         self._set_maps()
         if hasattr(self.inner.estimator, "stopped_by_"):
             model.stopped_by_ = self.inner.estimator.stopped_by_

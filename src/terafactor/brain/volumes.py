@@ -12,8 +12,8 @@ import numpy as np
 
 from terafactor._typing import Array
 from terafactor.brain.kinds import ImageKind, nibabel, nilearn, offline
-from terafactor.data.formats import is_a
-from terafactor.solver.position import Position
+from terafactor.data.sources.formats import is_a
+from terafactor.solver.state_dict import StateDict
 
 HEADS = 20
 """Images that a mask is computed from, at the most."""
@@ -85,7 +85,7 @@ class Volumes(ImageKind):
         return nibabel().orientations.apply_orientation(volumes, directions), sizes
 
     def viewer(self, masker: Any, row: Array, background: Array | None, title: str) -> str:
-        plain = self.masker_at(Position({}, self.masker_arrays(masker)), {})
+        plain = self.masker_from(StateDict({}, self.masker_arrays(masker)), {})
         behind = None if background is None else plain.inverse_transform(background)
         threshold = 0.02 * float(np.abs(row).max())
         view = nilearn("plotting").view_img(
@@ -108,9 +108,9 @@ class Volumes(ImageKind):
         mask = np.asarray(masker.mask_img_.dataobj) > 0
         return {"mask": mask, "affine": np.asarray(masker.mask_img_.affine, np.float64)}
 
-    def masker_at(self, position: Position, options: Mapping[str, Any]) -> Any:
-        mask = position.array("mask", (None, None, None), np.bool_)
-        affine = position.array("affine", (4, 4), np.float64)
+    def masker_from(self, state_dict: StateDict, options: Mapping[str, Any]) -> Any:
+        mask = state_dict.array("mask", (None, None, None), np.bool_)
+        affine = state_dict.array("affine", (4, 4), np.float64)
         if options.get("target_affine") is not None:  # where the mask lies already
             options = {**options, "target_affine": affine, "target_shape": mask.shape}
         return self.new_masker(nibabel().Nifti1Image(mask.astype(np.uint8), affine), options).fit()

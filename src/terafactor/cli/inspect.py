@@ -70,7 +70,7 @@ def _describe_artifact(path: Path) -> dict[str, dict[str, Any]]:
     from terafactor.runs import read_artifact
 
     artifact = read_artifact(path)
-    arrays = {name: f"{array.dtype} {array.shape}" for name, array in artifact.position.arrays.items()}
+    arrays = {name: f"{array.dtype} {array.shape}" for name, array in artifact.state_dict.arrays.items()}
     return {
         "model" if path.name == "model" else "model or checkpoint": {
             "kind": artifact.kind,
@@ -78,7 +78,7 @@ def _describe_artifact(path: Path) -> dict[str, dict[str, Any]]:
             "files": "whole: sizes and sha256 agree",
         },
         "parameters": dict(artifact.parameters),
-        "numbers": {name: value for name, value in artifact.position.numbers.items() if not isinstance(value, list)},
+        "numbers": {name: value for name, value in artifact.state_dict.numbers.items() if not isinstance(value, list)},
         "arrays": arrays,
         "made with": dict(artifact.versions),
     }
@@ -111,8 +111,8 @@ def _describe_source(path: str) -> dict[str, dict[str, Any]]:
 
 
 def _describe_store(source: Any) -> dict[str, Any]:
-    from terafactor.data.packed import PackedSource
-    from terafactor.data.packed_layout import read_store_document
+    from terafactor.data.packed.layout import read_store_document
+    from terafactor.data.packed.reader import PackedSource
 
     if not isinstance(source, PackedSource):
         return {}

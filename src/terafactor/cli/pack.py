@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from terafactor._words import data_size
+from terafactor._format import data_size
 from terafactor.cli.options import Source, Threads
 
 if TYPE_CHECKING:
-    from terafactor.data.packed import PackedSource
+    from terafactor.data.packed.reader import PackedSource
 
 EXAMPLE = "Example: terafactor pack 'subjects/*.npy' --out store --dtype int16 --standardize"
 
@@ -38,7 +38,7 @@ def pack(
     """Write a matrix as a packed store, of which a masked fit reads only its share. Rerun it to go on after a kill."""
     from terafactor import open_source
     from terafactor import pack as pack_source
-    from terafactor.data.packed import PackedSource
+    from terafactor.data.packed.reader import PackedSource
     from terafactor.solver.progress import RowsProgress
 
     opened = open_source(source)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from terafactor._words import data_size, duration
+from terafactor._format import data_size, duration
 from terafactor.cli.options import DICTIONARY, Json, Source, Values, offering, some
 
 if TYPE_CHECKING:

@@ -89,7 +89,7 @@ def predict(
     threads: Threads = None,
 ) -> None:
     """Predict the ratings of pairs of user and item."""
-    from terafactor.ratings.tables import add_predictions
+    from terafactor.ratings.serving.output import add_predictions
 
     n_pairs = add_predictions(load_kind(model, "MatrixCompletion", threads), pairs, out, column_roles("column", column))
     typer.echo(f"wrote {n_pairs:,} predictions to {out}", err=True)
@@ -111,7 +111,7 @@ def recommend(
     """Recommend items to one user, to some, or to all in a file."""
     from terafactor.errors import ParameterError
     from terafactor.ratings.readers import read_titles
-    from terafactor.ratings.tables import Recommendations
+    from terafactor.ratings.serving.output import Recommendations
 
     if not user and out is None:
         raise ParameterError("say --user for one user, or --out for a file with the recommendations of all")
@@ -129,7 +129,7 @@ def recommend(
 
 def measure(estimator: MatrixCompletion, table: RatingTable, n: int, relevant: float | None) -> dict[str, Any]:
     """Return errors of the ratings in a table, and how many relevant ones of known users are recommended."""
-    from terafactor.ratings.evaluation import evaluate_model
+    from terafactor.ratings.evaluation.evaluate import evaluate_model
 
     return evaluate_model(estimator, table, n, relevant)
 

@@ -1,11 +1,11 @@
 """Where numbers come from: sources of rows and columns, masks, and the stream of batches."""
 
-from terafactor.data.array import ArraySource
 from terafactor.data.open import open_source
-from terafactor.data.pack import pack
-from terafactor.data.patches import PatchSource
+from terafactor.data.packed.writer import pack
 from terafactor.data.source import FeatureTiles, MatrixSource
-from terafactor.data.sparse import SparseSource
+from terafactor.data.sources.array import ArraySource
+from terafactor.data.sources.patches import PatchSource
+from terafactor.data.sources.sparse import SparseSource
 from terafactor.data.stream import Batch, BatchStream, SparseBatches
 
 __all__ = [

@@ -12,13 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from terafactor.data.formats import Format
-from terafactor.data.joined import JoinedSource
 from terafactor.data.source import MatrixSource
+from terafactor.data.sources.formats import Format
+from terafactor.data.views.joined import JoinedSource
 from terafactor.errors import DataError, DataTypeError
 
-MODULES = ("array", "npy", "sparse", "packed", "anndata", "hdf5", "zarr", "dask", "table", "text", "iterator")
-"""Files of this folder that declare a ``FORMAT``; the first that recognises a thing opens it."""
+MODULES = (
+    "sources.array", "sources.npy", "sources.sparse", "packed.reader", "sources.anndata", "sources.hdf5",
+    "sources.zarr", "sources.dask", "sources.table", "sources.text", "sources.iterator",
+)  # fmt: skip
+"""Modules that declare a ``FORMAT``; the first that recognises a thing opens it."""
 
 _ADDRESS = re.compile(r"(?:(?P<scheme>[a-z0-9]+)://)?(?P<path>.+?)(?:::(?P<inside>.+))?", re.DOTALL)
 

@@ -16,7 +16,7 @@ import numpy as np
 from terafactor._random import Purpose, generator
 from terafactor._typing import Array, Indices
 from terafactor.data.masks import Masks
-from terafactor.data.read_ahead import DEPTH, read_ahead
+from terafactor.data.prefetch import DEPTH, read_ahead
 from terafactor.data.source import MatrixSource, read_finite, read_stored_finite
 from terafactor.kernels.missing import split_missing
 
@@ -226,12 +226,12 @@ class BatchStream:
         ahead: whether the next batch may be copied out of memory before it is needed, by a thread of its own. What is
         not in memory always is.
         """
-        depth = 0 if stop - start <= 1 else self.read_ahead_depth(ahead)
+        depth = 0 if stop - start <= 1 else self.prefetch_depth(ahead)
         with contextlib.closing(read_ahead(self._tasks(start, stop), depth)) as parts:
             for batches in parts:
                 yield from batches
 
-    def read_ahead_depth(self, ahead: bool) -> int:
+    def prefetch_depth(self, ahead: bool) -> int:
         """Return how many reads may be under way or waiting: of large batches in memory, no two take room at once."""
         if not self.source.in_memory:
             return DEPTH

@@ -11,7 +11,7 @@ import numpy as np
 
 from terafactor._random import Purpose, generator
 from terafactor._typing import Array
-from terafactor.data.formats import require
+from terafactor.data.sources.formats import require
 from terafactor.datasets.brain_like import smooth_noise
 from terafactor.datasets.planted import autoregressive
 

@@ -10,14 +10,14 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from terafactor import solver
+from terafactor._format import count, number, percent
 from terafactor._typing import Array
-from terafactor._words import count, number, percent
 from terafactor.data import MatrixSource
 from terafactor.dictionary.defaults import lasso_strength
 from terafactor.errors import FitWarning
 from terafactor.problem import ElasticNet, Problem
 from terafactor.solver import SolverOptions, State
-from terafactor.solver.settling import fall_per_pass, last_fall
+from terafactor.solver.convergence import decrease_per_pass, last_decrease
 
 MOST = 0.9
 """Share of rows without a code, of codes that are not zero, or of the energy in one column, above which we warn."""
@@ -49,7 +49,7 @@ def advice(
     atoms = state.dictionary
     codes = solver.encode(sample, atoms, problem, options.n_threads, missing=options.missing)
     found = [
-        *_drowned_columns(sample, source.feature_names),
+        *_dominant_column(sample, source.feature_names),
         *_about_codes(codes, atoms, sample, problem, options),
         *_unused_atoms(state),
         *_worse_with_masks(state, source.shape[1], options),
@@ -59,7 +59,7 @@ def advice(
     return found
 
 
-def _drowned_columns(sample: MatrixSource, names: Sequence[str] | None) -> list[Advice]:
+def _dominant_column(sample: MatrixSource, names: Sequence[str] | None) -> list[Advice]:
     """Warn of a column that makes up nearly all of the squared error, so that the others are ignored."""
     if sample.is_sparse or sample.shape[1] < 3:
         return []
@@ -116,7 +116,7 @@ def _unused_atoms(state: State) -> list[Advice]:
 
 def _worse_with_masks(state: State, n_features: int, options: SolverOptions) -> list[Advice]:
     """Warn of masks that are too small to learn from, so that atoms get worse as more rows are seen."""
-    rise = -last_fall(state.checks)
+    rise = -last_decrease(state.checks)
     if options.reduction == 1 or not rise > RISE:
         return []
     return [
@@ -129,7 +129,7 @@ def _worse_with_masks(state: State, n_features: int, options: SolverOptions) -> 
 
 
 def _not_settled(state: State, n_rows: int, options: SolverOptions) -> Advice:
-    fall = fall_per_pass(state.checks, n_rows)
+    fall = decrease_per_pass(state.checks, n_rows)
     pace = "it is too early to tell how fast the objective falls" if math.isnan(fall) else (
         f"the objective still improves by {100 * fall:.2g} % per pass"
     )  # fmt: skip

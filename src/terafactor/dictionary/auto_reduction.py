@@ -11,7 +11,7 @@ import numpy as np
 from terafactor import solver
 from terafactor.data import MatrixSource
 from terafactor.data.masks import largest_reduction
-from terafactor.data.rows import SelectedRows, choose_rows
+from terafactor.data.views.rows import SelectedRows, choose_rows
 from terafactor.errors import ParameterError
 from terafactor.problem import Problem
 from terafactor.solver.callbacks import Snapshot
@@ -90,7 +90,7 @@ def choose_reduction(
     for trial in _trials(source, held_out, problem, options, start):
         path.append(trial)
         logger.info("reduction %g: held-out objective %.6g", trial.reduction, trial.objective)
-        if has_settled(path, unexplained):
+        if has_converged(path, unexplained):
             break
     chosen = largest_as_good(path, unexplained) if path else 1.0
     logger.info("reduction %g chosen", chosen)
@@ -118,7 +118,7 @@ def candidates(source: MatrixSource, options: SolverOptions) -> list[int]:
     return [2**power for power in range(int(np.log2(highest)), -1, -1)]
 
 
-def has_settled(path: Sequence[ReductionTrial], unexplained: float) -> bool:
+def has_converged(path: Sequence[ReductionTrial], unexplained: float) -> bool:
     """Tell whether the last trials brought nothing over the best before them."""
     if len(path) <= PATIENCE:
         return False

@@ -19,9 +19,9 @@ from terafactor.data import MatrixSource
 from terafactor.data.masks import masks_of
 from terafactor.data.output import open_matrix
 from terafactor.dictionary.auto_reduction import ReductionTrial
-from terafactor.dictionary.more_rows import MoreRows
 from terafactor.dictionary.output import hand_back_files
 from terafactor.dictionary.parameters import check_usable, options_of, problem_of
+from terafactor.dictionary.partial_fit import PartialFitTask
 from terafactor.dictionary.rows import DTYPES, rows_of
 from terafactor.dictionary.task import DictionaryTask
 from terafactor.errors import DataError
@@ -29,9 +29,9 @@ from terafactor.problem import ElasticNet, NormBall
 from terafactor.report import Reporting
 from terafactor.solver import State
 from terafactor.solver.callbacks import Callback, Evaluation
+from terafactor.solver.convergence import CONVERGED, describe_progress
 from terafactor.solver.plan import Plan
 from terafactor.solver.progress import RowsProgress
-from terafactor.solver.settling import SETTLED, progress_in_words
 from terafactor.training.journal import FitJournal, Journal
 from terafactor.training.model_file import ModelFileMixin
 from terafactor.training.trainer import Trainer
@@ -228,7 +228,7 @@ class MaskedDictionaryLearning(
         X : array-like of shape (n_rows, n_features) or MatrixSource
         y : ignored
         """
-        Trainer(MoreRows(self), Journal()).fit(X)
+        Trainer(PartialFitTask(self), Journal()).fit(X)
         return self
 
     def transform(self, X: Any, *, out: str | Path | None = None) -> Array:
@@ -302,8 +302,8 @@ class MaskedDictionaryLearning(
 
     def _progress(self, history: Sequence[Evaluation]) -> str:
         checks = self._state.checks if hasattr(self, "_state") else ()
-        tol = SETTLED if isinstance(self.tol, str) or self.tol == 0 else self.tol
-        return progress_in_words(checks, history, self._n_rows, tol)
+        tol = CONVERGED if isinstance(self.tol, str) or self.tol == 0 else self.tol
+        return describe_progress(checks, history, self._n_rows, tol)
 
     def _task(self) -> DictionaryTask:
         return DictionaryTask(self)

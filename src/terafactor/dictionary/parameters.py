@@ -22,8 +22,8 @@ from terafactor.errors import DataError, ParameterError
 from terafactor.problem import PowerDecay, Problem
 from terafactor.problem.constraint import resolve_constraint
 from terafactor.problem.penalty import resolve_penalty
+from terafactor.solver.convergence import CONVERGED
 from terafactor.solver.options import SolverOptions, Statistics
-from terafactor.solver.settling import SETTLED
 
 if TYPE_CHECKING:
     from terafactor.dictionary.estimator import MaskedDictionaryLearning
@@ -52,7 +52,7 @@ def options_of(estimator: MaskedDictionaryLearning, source: MatrixSource, **chan
         "statistics": statistics,
         "batch_size": lambda: defaults.batch_size(estimator.n_components, n_features),
         "n_epochs": lambda: defaults.most_passes(source, estimator.n_components),
-        "tol": SETTLED if estimator.n_epochs == "auto" else 0.0,
+        "tol": CONVERGED if estimator.n_epochs == "auto" else 0.0,
     }
     values: dict[str, Any] = {
         "n_components": estimator.n_components,

@@ -10,8 +10,8 @@ from sklearn.utils.validation import validate_data
 
 from terafactor.data import ArraySource, MatrixSource, SparseSource, open_source
 from terafactor.data.open import must_be_opened
-from terafactor.data.sparse import check_sparse
-from terafactor.data.table import at_hand
+from terafactor.data.sources.sparse import check_sparse
+from terafactor.data.sources.table import at_hand
 from terafactor.errors import DataError, DataTypeError, ParameterError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from terafactor._typing import Array
 from terafactor.data import MatrixSource
 from terafactor.data.fingerprint import fingerprint
 from terafactor.data.masks import masks_of
-from terafactor.data.rows import sample_rows
+from terafactor.data.views.rows import sample_rows
 from terafactor.dictionary import defaults
 from terafactor.dictionary.advice import Advice, advice
 from terafactor.dictionary.auto_reduction import ReductionTrial, choose_reduction, rows_to_compare_on
@@ -28,8 +28,8 @@ from terafactor.runs.parameters import from_plain, to_plain
 from terafactor.solver.callbacks import Callback, Snapshot
 from terafactor.solver.loop import Elapsed, RunningFit
 from terafactor.solver.options import SolverOptions
-from terafactor.solver.position import Position
 from terafactor.solver.state import State
+from terafactor.solver.state_dict import StateDict
 from terafactor.solver.warm_up import warm_up
 from terafactor.training.holdout import hold_out_rows
 from terafactor.training.task import Start, Task
@@ -42,7 +42,7 @@ PLANNED_PASSES = 10.0
 
 
 @dataclass(frozen=True)
-class Beginning:
+class FitSetup:
     """Where a fit begins, or goes on from."""
 
     problem: Problem
@@ -60,7 +60,7 @@ class DictionaryTask(Task):
 
     kind = "MaskedDictionaryLearning"
     estimator: MaskedDictionaryLearning
-    beginning: Beginning
+    beginning: FitSetup
     """Set by :meth:`prepare`."""
 
     stopped_by: str | None = None
@@ -99,17 +99,17 @@ class DictionaryTask(Task):
         return evaluate
 
     def prepare(self, data: MatrixSource, start: Start) -> None:
-        position = start.position
-        self._begin(data, self._first(data, start) if position is None else self._resumed(data, start, position))
+        state_dict = start.state_dict
+        self._begin(data, self._first(data, start) if state_dict is None else self._resumed(data, start, state_dict))
 
-    def _begin(self, data: MatrixSource, beginning: Beginning) -> None:
+    def _begin(self, data: MatrixSource, beginning: FitSetup) -> None:
         """Set what checkpoints say of the fit."""
         model, self.beginning = self.estimator, beginning
         model._seed, model._constraint = beginning.options.seed, beginning.problem.constraint
         model._n_rows, model.geometry_ = data.shape[0], data.geometry
         model.statistics_, model.reduction_ = beginning.options.statistics, beginning.options.reduction
 
-    def _first(self, data: MatrixSource, start: Start) -> Beginning:
+    def _first(self, data: MatrixSource, start: Start) -> FitSetup:
         """Find what "auto" leaves to the data, and the atoms to start from."""
         model = self.estimator
         problem, options = problem_of(model), options_of(model, data, seed=start.seed)
@@ -128,14 +128,14 @@ class DictionaryTask(Task):
         masks_of(data, options.reduction, seed=0)  # refuses one that is too large before anything changes
         n_bytes += sum(trial.bytes_read for trial in model.reduction_path_)
         state = State.start(atoms, problem, masked=options.masked)
-        return Beginning(problem, options, state, sample, 0, Elapsed(time.perf_counter() - started, n_bytes))
+        return FitSetup(problem, options, state, sample, 0, Elapsed(time.perf_counter() - started, n_bytes))
 
-    def _resumed(self, data: MatrixSource, start: Start, position: Position) -> Beginning:
+    def _resumed(self, data: MatrixSource, start: Start, state_dict: StateDict) -> FitSetup:
         model = self.estimator
-        self._set_choices(position)
+        self._set_choices(state_dict)
         options = options_to_go_on(model, data, seed=start.seed)
-        state, sample = State.at(position), self._sample(data, options)
-        return Beginning(problem_of(model), options, state, sample, state.n_batches, start.elapsed)
+        state, sample = State.from_state_dict(state_dict), self._sample(data, options)
+        return FitSetup(problem_of(model), options, state, sample, state.n_batches, start.elapsed)
 
     def _sample(self, source: MatrixSource, options: SolverOptions) -> MatrixSource:
         """Return the rows by which alpha, the end of the fit and its result are judged."""
@@ -181,11 +181,11 @@ class DictionaryTask(Task):
         model.n_steps_ = state.n_steps
         model.feature_counts_ = state.feature_counts
 
-    def position(self, position: Position | None = None) -> Position:
+    def state_dict(self, state_dict: StateDict | None = None) -> StateDict:
         model = self.estimator
-        if position is None:
+        if state_dict is None:
             check_usable(model)
-            position = model._state.position()
+            state_dict = model._state.state_dict()
         names = getattr(model, "feature_names_in_", None)
         facts = {
             "seed": model._seed,
@@ -200,17 +200,17 @@ class DictionaryTask(Task):
             "geometry": None if model.geometry_ is None else list(model.geometry_),
             "stopped_by": getattr(model, "stopped_by_", None),
         }
-        return Position(facts | dict(position.numbers), position.arrays)
+        return StateDict(facts | dict(state_dict.numbers), state_dict.arrays)
 
-    def restore(self, position: Position) -> None:
-        model, numbers = self.estimator, position.numbers
-        self._set_choices(position)
-        problem, state = problem_of(model), State.at(position)
+    def restore(self, state_dict: StateDict) -> None:
+        model, numbers = self.estimator, state_dict.numbers
+        self._set_choices(state_dict)
+        problem, state = problem_of(model), State.from_state_dict(state_dict)
         if len(state.dictionary) != model.n_components:
             raise DataError(f"the file has {len(state.dictionary)} atoms, but n_components is {model.n_components}")
-        model._seed = position.number("seed")
+        model._seed = state_dict.number("seed")
         model._constraint = from_plain(numbers).get("constraint", problem.constraint)
-        model.statistics_ = position.number("statistics", str)
+        model.statistics_ = state_dict.number("statistics", str)
         model.n_features_in_ = state.dictionary.shape[1]
         if numbers.get("feature_names") is not None:
             model.feature_names_in_ = np.array(numbers["feature_names"], dtype=object)
@@ -221,12 +221,12 @@ class DictionaryTask(Task):
         model.n_iter_ = max(1, math.ceil(state.n_samples / max(model._n_rows, 1)))
         self._set_state(state)
 
-    def _set_choices(self, position: Position) -> None:
+    def _set_choices(self, state_dict: StateDict) -> None:
         """Set alpha, batch size and reduction from a file; those of earlier versions leave some to the parameters."""
-        model, numbers = self.estimator, position.numbers
-        model.alpha_ = position.number("alpha", float) if "alpha" in numbers else float(model.alpha)
-        model.batch_size_ = position.number("batch_size") if "batch_size" in numbers else int(model.batch_size)
-        model.reduction_ = position.number("reduction", float) if "reduction" in numbers else float(model.reduction)
+        model, numbers = self.estimator, state_dict.numbers
+        model.alpha_ = state_dict.number("alpha", float) if "alpha" in numbers else float(model.alpha)
+        model.batch_size_ = state_dict.number("batch_size") if "batch_size" in numbers else int(model.batch_size)
+        model.reduction_ = state_dict.number("reduction", float) if "reduction" in numbers else float(model.reduction)
         model.reduction_path_ = [ReductionTrial(**trial) for trial in numbers.get("reduction_path", ())]
 
 

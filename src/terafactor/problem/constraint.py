@@ -64,7 +64,7 @@ class NormBall:
             raise ParameterError(f"l1_ratio of the ball must be between 0 and 1, got {self.l1_ratio!r}")
         check_flag("positive of the ball", self.positive)
 
-    def lower(self) -> tuple[float, float, float, bool]:
+    def as_scalars(self) -> tuple[float, float, float, bool]:
         """Return what kernels take: ``psi(d) = l1_weight |d|_1 + l2_weight / 2 |d|^2 <= limit``, and positivity."""
         if self.norm == "l2":
             return 0.0, 2.0, float(self.radius) ** 2, self.positive
@@ -74,16 +74,16 @@ class NormBall:
 
     def size(self, dictionary: Array) -> Array:
         """Return, for each atom of ``dictionary`` (k, p), the quantity that is bounded, in units of its bound."""
-        return self.psi(dictionary) / self.lower()[2]
+        return self.psi(dictionary) / self.as_scalars()[2]
 
     def psi(self, dictionary: Array) -> Array:
         """Return psi of every atom of ``dictionary`` (k, p), float64 (k,)."""
-        l1_weight, l2_weight, _, _ = self.lower()
+        l1_weight, l2_weight, _, _ = self.as_scalars()
         return atom_sizes(dictionary, l1_weight, l2_weight)
 
     def project(self, dictionary: Array) -> Array:
         """Return the atoms of ``dictionary`` (k, p), each moved to the closest point of the ball."""
-        l1_weight, l2_weight, limit, positive = self.lower()
+        l1_weight, l2_weight, limit, positive = self.as_scalars()
         projected = np.array(dictionary, order="C")
         scratch = np.empty((2, n_tiles(projected.shape[1]), 4))
         for atom in projected:
@@ -105,7 +105,7 @@ class NormBall:
 
     def fill_in_place(self, atoms: Array, share: float = 1.0) -> None:
         """Do :meth:`fill` on the atoms themselves, for matrices too large to copy."""
-        l1_weight, l2_weight, limit, positive = self.lower()
+        l1_weight, l2_weight, limit, positive = self.as_scalars()
         if positive:
             np.maximum(atoms, 0, out=atoms)
         for atom in atoms:  # by a power of two, which is exact: squares of values as they come may not be numbers

@@ -1,11 +1,11 @@
 """Matrix completion: explicit ratings of items by users."""
 
-from terafactor.ratings.cross_validation import MatrixCompletionCV
+from terafactor.ratings.evaluation.cross_validation import MatrixCompletionCV
 from terafactor.ratings.matrix_completion import MatrixCompletion
-from terafactor.ratings.open import open_ratings
 from terafactor.ratings.readers import read_ratings
-from terafactor.ratings.splitters import split_by_time, split_per_user, split_randomly
-from terafactor.ratings.table import RatingTable
+from terafactor.ratings.table.open import open_ratings
+from terafactor.ratings.table.splitters import split_by_time, split_per_user, split_randomly
+from terafactor.ratings.table.table import RatingTable
 
 __all__ = [
     "MatrixCompletion",

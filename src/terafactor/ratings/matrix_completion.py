@@ -8,10 +8,10 @@ from typing import Any, Literal, Self
 from sklearn.base import BaseEstimator
 
 from terafactor.ratings.panel import DirectionsPanel, NoSimilarityPanel
-from terafactor.ratings.serving import Serving
-from terafactor.ratings.table import Duplicates
-from terafactor.ratings.task import MoreRatings, RatingsTask
-from terafactor.report import Panel, Reporting, Story
+from terafactor.ratings.serving.serving import Serving
+from terafactor.ratings.table.table import Duplicates
+from terafactor.ratings.task import PartialRatingsTask, RatingsTask
+from terafactor.report import Panel, ReportContext, Reporting
 from terafactor.solver.callbacks import Callback
 from terafactor.training.journal import FitJournal, Journal
 from terafactor.training.model_file import ModelFileMixin
@@ -193,7 +193,7 @@ class MatrixCompletion(Serving, ModelFileMixin, Reporting, BaseEstimator):
         """
         if not hasattr(self, "_state"):
             return self.fit(X)
-        Trainer(MoreRatings(self), Journal()).fit(X)
+        Trainer(PartialRatingsTask(self), Journal()).fit(X)
         return self
 
     def panels(self) -> Sequence[Panel]:
@@ -203,7 +203,7 @@ class MatrixCompletion(Serving, ModelFileMixin, Reporting, BaseEstimator):
     def _task(self) -> RatingsTask:
         return RatingsTask(self)
 
-    def _story(self, X: Any = None, *, title: str | None = None, **details: Any) -> Story:
+    def _report_context(self, X: Any = None, *, title: str | None = None, **details: Any) -> ReportContext:
         """Return what a report is made from; rows of ratings are not shown one by one."""
         users, items = self._ids
         facts = {
@@ -217,4 +217,4 @@ class MatrixCompletion(Serving, ModelFileMixin, Reporting, BaseEstimator):
         }  # fmt: skip
         if self.stream == "items" and details.get("stopped_by", "") is None:
             found["components"] = None  # while such a run goes on, what it has are factors of users
-        return super()._story(None, title=title, **(found | details))
+        return super()._report_context(None, title=title, **(found | details))

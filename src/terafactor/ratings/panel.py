@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from terafactor._typing import Array
-from terafactor.report import Panel, Story, fragment
+from terafactor.report import Panel, ReportContext, fragment
 
 MOST_DIRECTIONS = 12
 ENDS = 5
@@ -42,12 +42,12 @@ class DirectionsPanel(Panel):
 
     name, title = "atoms", "What items differ in"
 
-    def applies(self, story: Story) -> bool:
-        return story.components is not None and story.components.shape[1] > 1
+    def applies(self, context: ReportContext) -> bool:
+        return context.components is not None and context.components.shape[1] > 1
 
-    def draw(self, story: Story) -> str:
-        components = np.asarray(story.components)
-        names = story.feature_names or [str(number) for number in range(components.shape[1])]
+    def draw(self, context: ReportContext) -> str:
+        components = np.asarray(context.components)
+        names = context.feature_names or [str(number) for number in range(components.shape[1])]
         return fragment(SECTION, directions=directions(components, list(names)))
 
 
@@ -56,10 +56,10 @@ class NoSimilarityPanel(Panel):
 
     name, title = "correlation", "Correlation between factors"
 
-    def applies(self, story: Story) -> bool:
+    def applies(self, context: ReportContext) -> bool:
         return False
 
-    def draw(self, story: Story) -> str:
+    def draw(self, context: ReportContext) -> str:
         return ""
 
 

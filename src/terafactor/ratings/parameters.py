@@ -10,9 +10,9 @@ from terafactor._checks import check_flag
 from terafactor._threads import resolve_threads
 from terafactor._typing import is_number
 from terafactor.errors import ParameterError
-from terafactor.ratings.masked import MaskedMethod
-from terafactor.ratings.method import Method
-from terafactor.ratings.per_feature import PerFeatureMethod
+from terafactor.ratings.methods.masked import MaskedMethod
+from terafactor.ratings.methods.method import Method
+from terafactor.ratings.methods.per_item import PerItemMethod
 
 MASKED_ALPHA = 1.0
 """Strength of the paper's method for ratings from 1 to 5: cross-validation on MovieLens-1M chooses 1.1."""
@@ -27,7 +27,7 @@ def method_of(estimator: Any, seed: int) -> Method:
         "n_threads": resolve_threads(estimator.n_threads),
     }  # fmt: skip
     if estimator.statistics == "per_feature":
-        return PerFeatureMethod(
+        return PerItemMethod(
             alpha=estimator.alpha, memory=estimator.memory, pinned=estimator.explicit_biases,
             keep_codes=estimator.stream == "items", **common,
         )  # fmt: skip

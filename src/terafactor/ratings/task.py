@@ -11,17 +11,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from terafactor._threads import Executor
 from terafactor.errors import DataError, ParameterError
-from terafactor.ratings.holdout import HeldOut, hold_out_ratings
-from terafactor.ratings.ids import Ids
-from terafactor.ratings.method import Method
-from terafactor.ratings.metrics import rmse
-from terafactor.ratings.model import Codes, RatingModel
+from terafactor.ratings.evaluation.metrics import rmse
+from terafactor.ratings.methods.method import Method
 from terafactor.ratings.parameters import check_parameters, method_of
-from terafactor.ratings.recommend import Seen
-from terafactor.ratings.table import RatingTable
+from terafactor.ratings.serving.model import Codes, RatingModel
+from terafactor.ratings.serving.recommend import Seen
+from terafactor.ratings.table.holdout import HeldOut, hold_out_ratings
+from terafactor.ratings.table.ids import Ids
+from terafactor.ratings.table.table import RatingTable
 from terafactor.solver.callbacks import Callback
 from terafactor.solver.loop import RunningFit
-from terafactor.solver.position import Position
+from terafactor.solver.state_dict import StateDict
 from terafactor.training.task import Start, Task
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ class RatingsTask(Task):
     def learn(self, data: RatingTable, callbacks: Sequence[Callback]) -> None:
         model, method, start = self.estimator, self.method, self.start
         rows = streamed(data, model.stream)
-        position = None if start.position is None else start.position.part("state")
-        model._state = method.learn(rows, callbacks, start=position, elapsed=start.elapsed)
+        state_dict = None if start.state_dict is None else start.state_dict.section("state")
+        model._state = method.learn(rows, callbacks, start=state_dict, elapsed=start.elapsed)
         with Executor(method.n_threads) as executor:
             codes = method.codes(model._state, rows, executor)
         self._set_model(codes, data.user_ids, data.item_ids)
@@ -96,42 +96,45 @@ class RatingsTask(Task):
         """Set the model of the state, with the codes of users, or of items where these are streamed."""
         found = self.method.model(self.estimator._state)
         by_items = self.estimator.stream == "items"
-        self.estimator._set_model(found.turned_round(codes) if by_items else found.with_users(codes), users, items)
+        self.estimator._set_model(found.transposed(codes) if by_items else found.with_users(codes), users, items)
 
-    def position(self, position: Position | None = None) -> Position:
+    def state_dict(self, state_dict: StateDict | None = None) -> StateDict:
         model = self.estimator
-        if position is None:
+        if state_dict is None:
             check_is_fitted(model, "users_")
             users, items = model._known
-            seen = Position({}, {"starts": model._seen.starts, "items": model._seen.items})
-            parts = {"state": model._state.position(), "model": model._model.position(), "seen": seen}
+            seen = StateDict({}, {"starts": model._seen.starts, "items": model._seen.items})
+            parts = {"state": model._state.state_dict(), "model": model._model.state_dict(), "seen": seen}
         else:
-            (users, items), parts = model._ids, {"state": position}
-        parts = {"users": users.position(), "items": items.position(), **parts}
+            (users, items), parts = model._ids, {"state": state_dict}
+        parts = {"users": users.state_dict(), "items": items.state_dict(), **parts}
         numbers: dict[str, Any] = {"seed": model._seed, "low": model.range_[0], "high": model.range_[1]}
         for name, part in parts.items():
             numbers |= {f"{name}.{key}": value for key, value in part.numbers.items()}
         arrays = {f"{name}.{key}": array for name, part in parts.items() for key, array in part.arrays.items()}
-        return Position(numbers, arrays)
+        return StateDict(numbers, arrays)
 
-    def restore(self, position: Position) -> None:
-        model, state, seen = self.estimator, position.part("state"), position.part("seen")
-        model._seed = position.number("seed")
+    def restore(self, state_dict: StateDict) -> None:
+        model, state, seen = self.estimator, state_dict.section("state"), state_dict.section("seen")
+        model._seed = state_dict.number("seed")
         self.method = method_of(model, model._seed)
-        model._state = self.method.at(state)
-        users, items = Ids.at(position.part("users")), Ids.at(position.part("items"))
+        model._state = self.method.from_state_dict(state)
+        users, items = (
+            Ids.from_state_dict(state_dict.section("users")),
+            Ids.from_state_dict(state_dict.section("items")),
+        )
         model._ids = (users, items)
-        model.range_ = (position.number("low", float), position.number("high", float))
-        if "model.item_factors" not in position.arrays:
+        model.range_ = (state_dict.number("low", float), state_dict.number("high", float))
+        if "model.item_factors" not in state_dict.arrays:
             self._restore_checkpoint(state, users, items)
             return
-        learned = RatingModel.at(position.part("model"), int(model.n_components))
+        learned = RatingModel.from_state_dict(state_dict.section("model"), int(model.n_components))
         if (len(learned.user_factors), len(learned.item_factors)) != (len(users), len(items)):
             raise DataError("the file has other numbers of users or items than ids: it is not ours")
         model._set_model(learned, users, items)
         model._seen = Seen(seen.array("starts", (len(users) + 1,), np.int64), seen.array("items", (None,), np.int32))
 
-    def _restore_checkpoint(self, state: Position, users: Ids, items: Ids) -> None:
+    def _restore_checkpoint(self, state: StateDict, users: Ids, items: Ids) -> None:
         """Set the model of a checkpoint, which does not say who rated what, nor always which codes users have.
 
         Without codes nobody is known, and anybody can be folded in.
@@ -144,7 +147,7 @@ class RatingsTask(Task):
         self.estimator._seen = Seen.nothing(len(users))
 
 
-class MoreRatings(RatingsTask):
+class PartialRatingsTask(RatingsTask):
     """Learns from the rows of some users, new or known: ``partial_fit``."""
 
     def seed(self) -> int:

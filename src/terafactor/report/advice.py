@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from terafactor import _words as words
+from terafactor import _format
 from terafactor._typing import Array
-from terafactor.report.story import Story
+from terafactor.report.context import ReportContext
 
 STILL_FALLING = 0.01
 """Relative fall over the last fifth of the rows above which more epochs would help."""
@@ -35,141 +35,142 @@ class Notice:
     """What to do about it, in a sentence."""
 
 
-def notices(story: Story) -> list[Notice]:
+def notices(context: ReportContext) -> list[Notice]:
     """Return what is worth knowing about a run, the gravest first."""
-    found = [check(story) for check in CHECKS]
-    return [*(notice for notice in found if notice is not None), *(Notice(text) for text in story.warnings)]
+    found = [check(context) for check in CHECKS]
+    return [*(notice for notice in found if notice is not None), *(Notice(text) for text in context.warnings)]
 
 
-def not_finite(story: Story) -> Notice | None:
+def not_finite(context: ReportContext) -> Notice | None:
     """The model holds NaN or infinity."""
-    if story.components is None or np.isfinite(story.components.sum()):
+    if context.components is None or np.isfinite(context.components.sum()):
         return None
     return Notice("Atoms contain NaN or infinity.", "Look for huge values in the data, and scale its features.")
 
 
-def ended_early(story: Story) -> Notice | None:
+def ended_early(context: ReportContext) -> Notice | None:
     """Something other than the last epoch ended the run."""
-    if story.stopped_by in (None, "n_epochs", "tol"):  # "tol" is how a fit should end
+    if context.stopped_by in (None, "n_epochs", "tol"):  # "tol" is how a fit should end
         return None
     known = {
         "max_time": Notice(
-            f"The time was up (max_time={words.setting(story.parameters.get('max_time'))} s) before the last epoch.",
+            f"Time ran out (max_time={_format.setting(context.parameters.get('max_time'))} s) before the last epoch.",
             "Raise max_time or resume the run to go on, or raise reduction to do more in the same time.",
         ),
         "interrupt": Notice("The run was interrupted.", "The model is usable; resume the run to finish it."),
         "callback": Notice("A callback stopped the run before the last epoch."),
     }
-    stopped = Notice(f"The run was stopped by {story.stopped_by}.", "Resume it to finish it.")
-    return known.get(story.stopped_by or "", stopped)
+    stopped = Notice(f"The run was stopped by {context.stopped_by}.", "Resume it to finish it.")
+    return known.get(context.stopped_by or "", stopped)
 
 
-def all_codes_zero(story: Story) -> Notice | None:
+def all_codes_zero(context: ReportContext) -> Notice | None:
     """The penalty leaves nothing."""
-    if story.sample is None or story.sample.codes.any():
+    if context.sample is None or context.sample.codes.any():
         return None
     return Notice(
-        "All codes are zero: the penalty is stronger than anything in the rows.", f"Lower alpha{_now(story, 'alpha')}."
+        "All codes are zero: the penalty is stronger than anything in the rows.",
+        f"Lower alpha{_now(context, 'alpha')}.",
     )
 
 
-def unused_atoms(story: Story) -> Notice | None:
+def unused_atoms(context: ReportContext) -> Notice | None:
     """Some atoms serve nothing."""
-    if story.sample is None or not story.sample.codes.any():
+    if context.sample is None or not context.sample.codes.any():
         return None
-    unused, total = int((story.sample.usage == 0).sum()), len(story.sample.usage)
+    unused, total = int((context.sample.usage == 0).sum()), len(context.sample.usage)
     if unused == 0:
         return None
     return Notice(
-        f"None of the {len(story.sample.codes):,} rows looked at uses {unused:,} of the {total:,} atoms.",
-        f"Lower alpha{_now(story, 'alpha')} to use more atoms, or n_components to learn fewer; "
+        f"None of the {len(context.sample.codes):,} rows looked at uses {unused:,} of the {total:,} atoms.",
+        f"Lower alpha{_now(context, 'alpha')} to use more atoms, or n_components to learn fewer; "
         "few rows looked at may miss rare atoms.",
     )
 
 
-def still_falling(story: Story) -> Notice | None:
+def still_falling(context: ReportContext) -> Notice | None:
     """The objective had not settled."""
-    if story.running or len(story.known_progress) < 3 or story.known_progress[-1] == 0:
+    if context.running or len(context.known_progress) < 3 or context.known_progress[-1] == 0:
         return None
-    samples, values, chance = _smoothed(story)
+    samples, values, chance = _smoothed(context)
     first, last = np.interp([0.8 * samples[-1], samples[-1]], samples, values)
     if first - last < max(STILL_FALLING * abs(first), chance):
         return None
     fall = (first - last) / max(abs(first), np.finfo(float).tiny)
     return Notice(
-        f"Not converged: the {story.progress_name} fell by {words.percent(fall)} over the last fifth of the rows.",
-        f"Raise n_epochs{_now(story, 'n_epochs')}.",
+        f"Not converged: the {context.progress_name} fell by {_format.percent(fall)} over the last fifth of the rows.",
+        f"Raise n_epochs{_now(context, 'n_epochs')}.",
     )
 
 
-def rose(story: Story) -> Notice | None:
+def rose(context: ReportContext) -> Notice | None:
     """The held-out objective ended clearly above its lowest value."""
-    if not story.held_out or len(story.known_progress) < 3 or still_falling(story):
+    if not context.held_out or len(context.known_progress) < 3 or still_falling(context):
         return None
-    _, values, chance = _smoothed(story)
+    _, values, chance = _smoothed(context)
     lowest = values.min()
     if values[-1] - lowest <= max(STILL_FALLING * abs(lowest), chance):
         return None
     rise = (values[-1] - lowest) / abs(lowest)
-    larger = "" if story.parameters.get("alpha") is None else " a larger alpha,"
+    larger = "" if context.parameters.get("alpha") is None else " a larger alpha,"
     return Notice(
-        f"The {story.objective_name} ended {words.percent(float(rise))} above its lowest value.",
+        f"The {context.objective_name} ended {_format.percent(float(rise))} above its lowest value.",
         f"The model may fit its rows too closely: use fewer atoms,{larger} or more rows.",
     )
 
 
-def _smoothed(story: Story) -> tuple[Array, Array, float]:
+def _smoothed(context: ReportContext) -> tuple[Array, Array, float]:
     """Return rows seen and progress as means over a fifth of the figures, and how far chance may move such means."""
-    samples = np.array([line.n_samples for line in story.history])[np.isfinite(story.progress)]
-    values = story.known_progress
+    samples = np.array([line.n_samples for line in context.history])[np.isfinite(context.progress)]
+    values = context.known_progress
     width = max(1, len(values) // 5)
     chance = BEYOND_CHANCE * np.diff(values[-2 * width :]).std() / np.sqrt(width)
     samples, values = (np.convolve(each, np.full(width, 1 / width), "valid") for each in (samples, values))
     return samples, values, float(chance)
 
 
-def few_visits(story: Story) -> Notice | None:
+def few_visits(context: ReportContext) -> Notice | None:
     """Masked statistics have not seen enough of each feature."""
-    if story.running or story.feature_visits is None or story.feature_visits >= WANTED_VISITS:
+    if context.running or context.feature_visits is None or context.feature_visits >= WANTED_VISITS:
         return None
-    full = ', or use statistics="full" if whole rows are cheap' if "statistics" in story.parameters else ""
+    full = ', or use statistics="full" if whole rows are cheap' if "statistics" in context.parameters else ""
     return Notice(
-        f"Each feature was seen in {words.number(story.feature_visits)} steps on average; masked statistics want some "
-        f"{WANTED_VISITS}.",
+        f"Each feature was seen in {_format.number(context.feature_visits)} steps on average; masked statistics need "
+        f"about {WANTED_VISITS}.",
         f"Raise n_epochs, or lower reduction or batch_size{full}.",
     )
 
 
-def unseen_features(story: Story) -> Notice | None:
+def unseen_features(context: ReportContext) -> Notice | None:
     """Some features were never seen."""
-    if story.running or story.n_unseen_features == 0:
+    if context.running or context.n_unseen_features == 0:
         return None
     return Notice(
-        f"Features that no step has seen: {story.n_unseen_features:,}. They are as the atoms started.",
+        f"Features that no step has seen: {context.n_unseen_features:,}. They are as the atoms started.",
         "Raise n_epochs, lower reduction, or drop features that have no value.",
     )
 
 
-def alike_atoms(story: Story) -> Notice | None:
+def alike_atoms(context: ReportContext) -> Notice | None:
     """Some atoms are copies."""
-    if story.components is None or len(story.components) < 2:
+    if context.components is None or len(context.components) < 2:
         return None
-    cosines = np.abs(story.similarity.cosines)
+    cosines = np.abs(context.similarity.cosines)
     copies = int((np.triu(cosines, 1).max(axis=0) > ALIKE).sum())
     if copies == 0:
         return None
     return Notice(
         f"Atoms that are nearly copies of another, with a correlation above {ALIKE}: {copies:,}.",
-        f"Lower n_components{_now(story, 'n_components')}: fewer atoms would do as well.",
+        f"Lower n_components{_now(context, 'n_components')}: fewer atoms would do as well.",
     )
 
 
-def _now(story: Story, name: str) -> str:
-    value = story.parameters.get(name)
-    return "" if value is None else f" (now {words.setting(value)})"
+def _now(context: ReportContext, name: str) -> str:
+    value = context.parameters.get(name)
+    return "" if value is None else f" (now {_format.setting(value)})"
 
 
-CHECKS: tuple[Callable[[Story], Notice | None], ...] = (
+CHECKS: tuple[Callable[[ReportContext], Notice | None], ...] = (
     not_finite,
     ended_early,
     all_codes_zero,

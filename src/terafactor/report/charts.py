@@ -24,7 +24,7 @@ class Axis:
     """What a chart is drawn against."""
 
     label: str
-    """Its name, in a few words."""
+    """Its name, in a few _format."""
 
     unit: str = "number"
     """How values are written: "number", "count", "duration", "data_size" or "percent"."""

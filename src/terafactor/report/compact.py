@@ -6,9 +6,9 @@ import numpy as np
 
 from terafactor.report import drawings, pictures
 from terafactor.report.advice import notices
+from terafactor.report.context import ReportContext
 from terafactor.report.markup import fragment
 from terafactor.report.panels.summary import newest
-from terafactor.report.story import Story
 
 MAX_ATOMS = 40
 """Atoms shown."""
@@ -20,9 +20,9 @@ COMPACT = """
 .terafactor-compact .rule { stroke: #9aa3ad; stroke-width: .5 }
 .terafactor-compact svg { width: 100%; height: 4.5em }
 </style>
-<p style="margin: .5em 0"><b>{{ story.title }}</b>: {{ n_atoms | count }} atoms of {{ n_features | count }} features
-{%- if story.last %}, learned from {{ story.last.n_samples | count }} rows in {{ story.last.seconds | duration }};
-{{ story.progress_name }} {{ figure | number }}{% endif %}.</p>
+<p style="margin: .5em 0"><b>{{ context.title }}</b>: {{ n_atoms | count }} atoms of {{ n_features | count }} features
+{%- if context.last %}, learned from {{ context.last.n_samples | count }} rows in {{ context.last.seconds | duration }};
+{{ context.progress_name }} {{ figure | number }}{% endif %}.</p>
 {% if curve %}<div class="terafactor-compact">{{ curve }}</div>{% endif %}
 {% if image %}
 <img src="{{ image }}" alt="atoms" style="image-rendering: pixelated; width: 100%">
@@ -33,36 +33,36 @@ COMPACT = """
 """
 
 
-def compact(story: Story) -> str:
+def compact(context: ReportContext) -> str:
     """Return a few lines of HTML about a fitted model."""
-    n_atoms, n_features = (0, 0) if story.components is None else story.components.shape
+    n_atoms, n_features = (0, 0) if context.components is None else context.components.shape
     content = fragment(
         COMPACT,
-        story=story,
+        context=context,
         n_atoms=n_atoms,
         n_features=n_features,
-        figure=newest(story),
-        curve=_curve(story),
-        image=_mosaic(story),
-        notices=notices(story),
+        figure=newest(context),
+        curve=_curve(context),
+        image=_mosaic(context),
+        notices=notices(context),
     )
     return str(content)  # a plain string: joined to a fragment, the diagram before it would be escaped
 
 
-def _curve(story: Story) -> str:
+def _curve(context: ReportContext) -> str:
     """Return the figure that falls against rows seen, where the history tells it more than once."""
-    known = np.isfinite(story.progress)
+    known = np.isfinite(context.progress)
     if known.sum() < 2:
         return ""
-    rows = np.array([line.n_samples for line in story.history])[known]
-    even = np.interp(np.linspace(rows[0], rows[-1], 300), rows, story.progress[known])
-    return drawings.curve(even, width=600, height=80, label=story.progress_name)
+    rows = np.array([line.n_samples for line in context.history])[known]
+    even = np.interp(np.linspace(rows[0], rows[-1], 300), rows, context.progress[known])
+    return drawings.curve(even, width=600, height=80, label=context.progress_name)
 
 
-def _mosaic(story: Story) -> str:
+def _mosaic(context: ReportContext) -> str:
     """Return some atoms side by side where they are pictures, else nothing."""
-    if story.picture_shape is None or story.components is None:
+    if context.picture_shape is None or context.components is None:
         return ""
-    shown = story.atom_order[:MAX_ATOMS]
-    atoms = story.components[shown].reshape(len(shown), *story.picture_shape)
+    shown = context.atom_order[:MAX_ATOMS]
+    atoms = context.components[shown].reshape(len(shown), *context.picture_shape)
     return pictures.picture(pictures.sprite(pictures.grey(pictures.shrink(atoms, 64 * 64)), across=20))

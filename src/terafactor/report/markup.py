@@ -7,8 +7,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from terafactor import _words
-from terafactor.data.formats import require
+from terafactor import _format
+from terafactor.data.sources.formats import require
 
 
 def fragment(template: str, **values: Any) -> str:
@@ -57,5 +57,5 @@ def _environment() -> Any:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {name: getattr(_words, name) for name in _words.__all__}
+    environment.filters |= {name: getattr(_format, name) for name in _format.__all__}
     return environment

@@ -1,4 +1,4 @@
-"""From stories to one self-contained page."""
+"""From contexts to one self-contained page."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import Path
 from terafactor._durable import write_durably
 from terafactor.errors import ParameterError
 from terafactor.report.comparison import check_kinds
+from terafactor.report.context import ReportContext
 from terafactor.report.markup import fragment, static
 from terafactor.report.panel import Panel
 from terafactor.report.panels import panels_of
-from terafactor.report.story import Story
 
 REFRESH_SECONDS = 10
 """How often the page of a run that goes on looks for a newer one."""
@@ -34,36 +34,36 @@ STATES = {
 }
 
 
-def write_report(path: str | Path, *stories: Story, title: str | None = None) -> Path:
+def write_report(path: str | Path, *contexts: ReportContext, title: str | None = None) -> Path:
     """Write the page of one run, or of several on the same axes; return its path.
 
     The file is replaced at once, so that a browser never reads half a page.
     """
     path = Path(path)
-    write_durably(path, render(stories, title).encode("utf-8"))
+    write_durably(path, render(contexts, title).encode("utf-8"))
     return path
 
 
-def render(stories: Sequence[Story], title: str | None = None) -> str:
+def render(contexts: Sequence[ReportContext], title: str | None = None) -> str:
     """Return the page of one run, or of several on the same axes."""
-    if not stories:
+    if not contexts:
         raise ParameterError("a report needs at least one run, got none")
-    check_kinds(stories)
-    if len(stories) > 1 and any(story.held_out for story in stories):
-        stories = [replace(story, beside_held_out=True) for story in stories]
+    check_kinds(contexts)
+    if len(contexts) > 1 and any(context.held_out for context in contexts):
+        contexts = [replace(context, beside_held_out=True) for context in contexts]
     scripts = [static(name) for name in SCRIPTS]
     now = datetime.now(UTC)
     return fragment(
         static("page.html"),
-        title=title or _title(stories),
-        kind=stories[0].kind,
-        state=_state(stories),
-        running=any(story.running for story in stories),
+        title=title or _title(contexts),
+        kind=contexts[0].kind,
+        state=_state(contexts),
+        running=any(context.running for context in contexts),
         refresh=REFRESH_SECONDS,
         written=now.strftime("%Y-%m-%d %H:%M:%S UTC"),
         written_seconds=int(now.timestamp()),
         version=version("terafactor"),
-        sections=_sections(stories),
+        sections=_sections(contexts),
         styles=[static(name) for name in STYLES],
         scripts=scripts,
         licence=static("uPlot.LICENSE.txt"),
@@ -71,25 +71,25 @@ def render(stories: Sequence[Story], title: str | None = None) -> str:
     )
 
 
-def _sections(stories: Sequence[Story]) -> list[tuple[Panel, str]]:
+def _sections(contexts: Sequence[ReportContext]) -> list[tuple[Panel, str]]:
     """Return the panels that have something to draw, with what they drew."""
     drawn = []
-    for panel in panels_of(stories):
-        shown = [story for story in stories if panel.of(story).applies(story)]
+    for panel in panels_of(contexts):
+        shown = [context for context in contexts if panel.of(context).applies(context)]
         if shown:
-            drawn.append((panel, panel.draw(shown[0]) if len(stories) == 1 else panel.compare(shown)))
+            drawn.append((panel, panel.draw(shown[0]) if len(contexts) == 1 else panel.compare(shown)))
     return drawn
 
 
-def _title(stories: Sequence[Story]) -> str:
-    return stories[0].title if len(stories) == 1 else f"{len(stories)} runs compared"
+def _title(contexts: Sequence[ReportContext]) -> str:
+    return contexts[0].title if len(contexts) == 1 else f"{len(contexts)} runs compared"
 
 
-def _state(stories: Sequence[Story]) -> str:
-    if len(stories) > 1:
-        n_running = sum(story.running for story in stories)
-        return f"{len(stories)} runs" + (f", {n_running} running" if n_running else "")
-    reason = stories[0].stopped_by
+def _state(contexts: Sequence[ReportContext]) -> str:
+    if len(contexts) > 1:
+        n_running = sum(context.running for context in contexts)
+        return f"{len(contexts)} runs" + (f", {n_running} running" if n_running else "")
+    reason = contexts[0].stopped_by
     return STATES.get(reason, f"stopped by {reason}")
 
 

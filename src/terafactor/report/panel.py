@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+from terafactor.report.context import ReportContext
 from terafactor.report.markup import fragment
-from terafactor.report.story import Story
 
 
 class Panel(ABC):
@@ -17,12 +17,12 @@ class Panel(ABC):
 
     Examples
     --------
-    >>> from terafactor.report import Panel, Story, fragment
+    >>> from terafactor.report import Panel, ReportContext, fragment
     >>> class Sizes(Panel):
     ...     name, title = "sizes", "Sizes of atoms"
     ...
-    ...     def draw(self, story):
-    ...         return fragment("<p>{{ n }} atoms</p>", n=len(story.components))
+    ...     def draw(self, context):
+    ...         return fragment("<p>{{ n }} atoms</p>", n=len(context.components))
     """
 
     name: str
@@ -31,21 +31,21 @@ class Panel(ABC):
     title: str
     """Its heading."""
 
-    def applies(self, story: Story) -> bool:
+    def applies(self, context: ReportContext) -> bool:
         """Whether there is something to draw."""
         return True
 
     @abstractmethod
-    def draw(self, story: Story) -> str:
+    def draw(self, context: ReportContext) -> str:
         """Return the section for one run, made by :func:`fragment`; plain text is escaped."""
 
-    def of(self, story: Story) -> Panel:
+    def of(self, context: ReportContext) -> Panel:
         """Return the panel that this run has under the same name, which may know its estimator; else this one."""
-        return next((panel for panel in story.panels if panel.name == self.name), self)
+        return next((panel for panel in context.panels if panel.name == self.name), self)
 
-    def compare(self, stories: Sequence[Story]) -> str:
+    def compare(self, contexts: Sequence[ReportContext]) -> str:
         """Return the section for several runs: by default, each to unfold."""
-        drawn = [(story.title, self.of(story).draw(story)) for story in stories]
+        drawn = [(context.title, self.of(context).draw(context)) for context in contexts]
         return fragment(
             "{% for title, content in drawn %}<details{% if loop.first %} open{% endif %}>"
             "<summary>{{ title }}</summary>{{ content }}</details>{% endfor %}",

@@ -14,11 +14,11 @@ from terafactor._typing import Array
 from terafactor.data import MatrixSource
 from terafactor.errors import MissingDependencyError
 from terafactor.report.compact import compact
+from terafactor.report.context import ReportContext, RowSample
 from terafactor.report.page import write_report
 from terafactor.report.panel import Panel
 from terafactor.report.sample import sample_rows
 from terafactor.report.software import software
-from terafactor.report.story import RowSample, Story
 from terafactor.solver import Evaluation
 
 
@@ -52,15 +52,15 @@ class Reporting:
             Shape of a row as a picture: (height, width), or (height, width, 3) for colours. By default what the
             source tells.
         """
-        story = self._story(X, title=title)
-        return write_report(path, story if geometry is None else story.shaped(geometry))
+        context = self._report_context(X, title=title)
+        return write_report(path, context if geometry is None else context.shaped(geometry))
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
         """Return what a notebook shows: the diagram of scikit-learn and, of a fitted model, a compact report."""
         shown: dict[str, str] = super()._repr_mimebundle_(**options)  # type: ignore[misc]
         if "text/html" in shown and hasattr(self, "components_"):
             with contextlib.suppress(MissingDependencyError):  # the diagram needs none
-                shown["text/html"] += compact(self._story(panels=()))
+                shown["text/html"] += compact(self._report_context(panels=()))
         return shown
 
     def panels(self) -> Sequence[Panel]:
@@ -74,7 +74,7 @@ class Reporting:
         """Return the rows of X as a source."""
         raise NotImplementedError
 
-    def _story(self, X: Any = None, *, title: str | None = None, **details: Any) -> Story:
+    def _report_context(self, X: Any = None, *, title: str | None = None, **details: Any) -> ReportContext:
         """Return what a report on this model is made from; ``details`` replace what is found here."""
         check_is_fitted(self, "components_")
         source = None if X is None else self._rows_to_show(X)
@@ -93,10 +93,10 @@ class Reporting:
             **_visits(self),
         }
         found |= details
-        found["settling"] = self._progress(found["history"])
+        found["convergence"] = self._progress(found["history"])
         if "panels" not in details:  # they may take a while to make
             found["panels"] = self.panels()
-        return Story(**found)
+        return ReportContext(**found)
 
     def _progress(self, history: Sequence[Evaluation]) -> str:
         """Return whether the fit has settled, in words; by default it is not known."""

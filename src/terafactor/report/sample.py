@@ -8,8 +8,8 @@ import numpy as np
 
 from terafactor._typing import Array, Indices
 from terafactor.data import MatrixSource
-from terafactor.data.rows import SelectedRows
-from terafactor.report.story import Example, RowSample
+from terafactor.data.views.rows import SelectedRows
+from terafactor.report.context import Example, RowSample
 
 MAX_ROWS = 256
 """Rows looked at: enough to tell which atoms serve."""

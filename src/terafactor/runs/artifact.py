@@ -24,7 +24,7 @@ import numpy as np
 from terafactor._durable import naming, replace_durably
 from terafactor._typing import Array
 from terafactor.errors import DataError, ParameterError
-from terafactor.solver.position import Position
+from terafactor.solver.state_dict import StateDict
 
 FORMAT = "terafactor artifact"
 MAJOR, MINOR = 1, 1
@@ -48,7 +48,7 @@ class Artifact:
     parameters: Mapping[str, Any]
     """Parameters of the estimator, as plain values."""
 
-    position: Position
+    state_dict: StateDict
     """What it learned."""
 
     fingerprint: str | None = None
@@ -79,7 +79,7 @@ def write_artifact(artifact: Artifact, folder: Path | str, *, overwrite: bool = 
     with naming(temporary):
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
-    described = _write_arrays(artifact.position.arrays, temporary / ARRAYS)
+    described = _write_arrays(artifact.state_dict.arrays, temporary / ARRAYS)
     content = _manifest(artifact, described, temporary / ARRAYS)
     with naming(temporary / MANIFEST):
         (temporary / MANIFEST).write_bytes(content)
@@ -98,7 +98,7 @@ def read_artifact(folder: Path | str) -> Artifact:
     return Artifact(
         kind=manifest["kind"],
         parameters=manifest["parameters"],
-        position=Position(manifest["numbers"], arrays),
+        state_dict=StateDict(manifest["numbers"], arrays),
         fingerprint=manifest["fingerprint"],
         identity=manifest.get("identity"),
         versions=manifest["versions"],
@@ -137,7 +137,7 @@ def _manifest(artifact: Artifact, described: dict[str, Any], file: Path) -> byte
         "version": [MAJOR, MINOR],
         "kind": artifact.kind,
         "parameters": dict(artifact.parameters),
-        "numbers": dict(artifact.position.numbers),
+        "numbers": dict(artifact.state_dict.numbers),
         "arrays": described,
         "files": {ARRAYS: {"bytes": file.stat().st_size, "sha256": _digest(file)}},
         "fingerprint": artifact.fingerprint,

@@ -18,7 +18,7 @@ from terafactor._typing import is_number
 from terafactor.errors import DataError, ParameterError
 from terafactor.runs.artifact import Artifact, read_artifact, verify_artifact, write_artifact
 from terafactor.solver.callbacks import Snapshot, passes_multiple
-from terafactor.solver.position import Position
+from terafactor.solver.state_dict import StateDict
 
 logger = logging.getLogger("terafactor")
 
@@ -64,8 +64,8 @@ class Checkpointer:
     folder : Path
         Where checkpoints live.
     policy : CheckpointPolicy
-    make_artifact : callable taking a Position and returning an Artifact
-        Adds to a position what makes it a file to go on from.
+    make_artifact : callable taking a StateDict and returning an Artifact
+        Adds to a state_dict what makes it a file to go on from.
     before : callable taking a Snapshot
         Called before each is written, to put down what must not be newer than it.
     """
@@ -74,7 +74,7 @@ class Checkpointer:
         self,
         folder: Path,
         policy: CheckpointPolicy,
-        make_artifact: Callable[[Position], Artifact],
+        make_artifact: Callable[[StateDict], Artifact],
         before: Callable[[Snapshot], None],
     ) -> None:
         self.folder = folder
@@ -89,7 +89,7 @@ class Checkpointer:
         if not self.wrote(snapshot) and (snapshot.stopped_by is not None or self._is_due(snapshot)):
             started = time.monotonic()
             self.before(snapshot)
-            self.write(snapshot.step, snapshot.position())
+            self.write(snapshot.step, snapshot.state_dict())
             self.written_at = time.monotonic()
             self.seconds_spent += self.written_at - started
 
@@ -102,12 +102,12 @@ class Checkpointer:
         by_steps = policy.steps is not None and passes_multiple(snapshot.step, snapshot.advance, policy.steps)
         return by_steps or (policy.seconds is not None and time.monotonic() - self.written_at >= policy.seconds)
 
-    def write(self, step: int, position: Position) -> None:
+    def write(self, step: int, state_dict: StateDict) -> None:
         """Write and verify one, then let older ones go."""
         place = self.folder / f"step-{step:09d}"
         if place.exists():  # of a run whose later checkpoint was damaged
             remove(place)
-        write_artifact(self.make_artifact(position), place)
+        write_artifact(self.make_artifact(state_dict), place)
         verify_artifact(place)
         self.last_step = step
         self._prune()

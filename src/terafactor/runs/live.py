@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
-from terafactor._words import data_size, duration
+from terafactor._format import data_size, duration
 from terafactor.runs.checkpoint import Checkpointer
 from terafactor.solver.callbacks import Recorder, Snapshot
 
@@ -114,7 +114,7 @@ class LiveView:
         """Return what is shown, as names and values."""
         batches_left = snapshot.batches_to_do - snapshot.batches_done
         speed = self._rate(snapshot, "batches_done")
-        bound = "at most " if snapshot.may_settle else ""
+        bound = "at most " if snapshot.may_converge else ""
         facts = [
             ("steps", f"{snapshot.step:,} of {bound}{snapshot.batches_to_do:,}"),
             ("rows/s", f"{self._rate(snapshot, 'n_samples'):,.0f}"),

@@ -14,7 +14,7 @@ import numpy as np
 from terafactor._typing import Array
 from terafactor.errors import ParameterError
 from terafactor.problem.constraint import atom_sizes
-from terafactor.solver.position import Position
+from terafactor.solver.state_dict import StateDict
 
 if TYPE_CHECKING:
     from terafactor.solver.loop import RunningFit
@@ -68,9 +68,9 @@ class Snapshot:
     _fit: RunningFit
 
     @property
-    def may_settle(self) -> bool:
+    def may_converge(self) -> bool:
         """Whether the fit ends when it has settled, so that :attr:`batches_to_do` is a bound."""
-        return bool(getattr(self._fit, "may_settle", False))
+        return bool(getattr(self._fit, "may_converge", False))
 
     @property
     def components(self) -> Array:
@@ -81,9 +81,9 @@ class Snapshot:
         """Compute the surrogate at this moment, one product of the dictionary with itself."""
         return self._fit.surrogate()
 
-    def position(self) -> Position:
+    def state_dict(self) -> StateDict:
         """Return what another fit needs to go on from this moment. Use it before returning: it is not a copy."""
-        return self._fit.position()
+        return self._fit.state_dict()
 
 
 def passes_multiple(count: int, advance: int, interval: int) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from terafactor._typing import Array, Indices
 from terafactor.data import MatrixSource
 from terafactor.data.output import new_matrix
-from terafactor.data.read_ahead import DEPTH, read_ahead
+from terafactor.data.prefetch import DEPTH, read_ahead
 from terafactor.data.source import read_finite, read_stored_finite
 from terafactor.data.stream import observe
 from terafactor.problem import Problem

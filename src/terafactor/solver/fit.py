@@ -20,14 +20,14 @@ from terafactor.errors import DataError
 from terafactor.problem import NormBall, Problem
 from terafactor.solver.backends import make_backend
 from terafactor.solver.callbacks import Callback
+from terafactor.solver.convergence import ConvergenceMonitor
 from terafactor.solver.learners import choose_learner
 from terafactor.solver.loop import Advance, Elapsed, run_loop
 from terafactor.solver.maintain import maintain
 from terafactor.solver.objective import surrogate
 from terafactor.solver.options import SolverOptions
-from terafactor.solver.position import Position
-from terafactor.solver.settling import Settling
 from terafactor.solver.state import State
+from terafactor.solver.state_dict import StateDict
 from terafactor.solver.warm_up import warm_up
 
 
@@ -42,7 +42,7 @@ def fit(
     first_batch: int = 0,
     elapsed: Elapsed | None = None,
     last_codes: Array | None = None,
-    beside: Position | None = None,
+    extra_state: StateDict | None = None,
 ) -> State:
     """Learn a dictionary from a source.
 
@@ -66,7 +66,7 @@ def fit(
         Time and bytes that an interrupted fit had used up.
     last_codes : ndarray of shape (n_samples, k), optional
         Takes the code of each row as its last step computed it.
-    beside : Position, optional
+    extra_state : StateDict, optional
         What positions of this fit hold besides its state.
 
     Returns
@@ -88,7 +88,7 @@ def fit(
         elapsed = replace(elapsed, bytes_read=elapsed.bytes_read + n_bytes)
     last_batch = max(1, math.ceil(options.n_epochs * stream.batches_per_epoch - 1e-9))  # 0.07 of 100 is 7
     run_loop(
-        DictionaryFit(stream, problem, options, state, sample, last_codes, beside),
+        DictionaryFit(stream, problem, options, state, sample, last_codes, extra_state),
         range(first_batch, last_batch),
         stream.batches_per_epoch,
         callbacks,
@@ -124,24 +124,24 @@ class DictionaryFit:
         state: State,
         sample: MatrixSource | None = None,
         last_codes: Array | None = None,
-        beside: Position | None = None,
+        extra_state: StateDict | None = None,
     ) -> None:
         self.last_codes = last_codes
-        self.beside = beside or Position()
+        self.extra_state = extra_state or StateDict()
         self.stream = stream
         self.problem = problem
         self.options = options
         self.state = state
         self._backend = make_backend(options.n_threads)
         self._learner = choose_learner(stream.source, problem, options, state, self._backend)
-        self._settling = None
+        self._monitor = None
         if options.tol > 0 and sample is not None:
-            self._settling = Settling(sample, problem, options, stream.masks.cycle_length)
+            self._monitor = ConvergenceMonitor(sample, problem, options, stream.masks.cycle_length)
 
     @property
-    def may_settle(self) -> bool:
+    def may_converge(self) -> bool:
         """Whether the fit ends when it has settled."""
-        return self._settling is not None
+        return self._monitor is not None
 
     @property
     def n_steps(self) -> int:
@@ -170,12 +170,12 @@ class DictionaryFit:
                     self.last_codes[evidence.rows] = evidence.codes
                 yield Advance(evidence.n_batches, evidence.n_bytes)
 
-    def has_settled(self) -> bool:
-        if self._settling is None:
+    def has_converged(self) -> bool:
+        if self._monitor is None:
             return False
-        if self._settling.is_due(self.state):
-            self._settling.check(self.state, self.atoms())
-        return self._settling.has_settled(self.state)
+        if self._monitor.is_due(self.state):
+            self._monitor.check(self.state, self.atoms())
+        return self._monitor.has_converged(self.state)
 
     def surrogate(self) -> float:
         with self._backend as backend:
@@ -184,8 +184,8 @@ class DictionaryFit:
     def atoms(self) -> Array:
         return self.state.dictionary
 
-    def position(self) -> Position:
-        return self.state.position().with_all(self.beside)
+    def state_dict(self) -> StateDict:
+        return self.state.state_dict().merged_with(self.extra_state)
 
 
 def starting_atoms(source: MatrixSource, problem: Problem, options: SolverOptions) -> Array:

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from terafactor._typing import Array
 from terafactor.solver.callbacks import Callback, Snapshot, asks_to_stop
-from terafactor.solver.position import Position
+from terafactor.solver.state_dict import StateDict
 
 
 class Advance(NamedTuple):
@@ -24,7 +24,7 @@ class Advance(NamedTuple):
 
 
 class RunningFit(Protocol):
-    """What the loop drives: a fit that goes on step by step, and whose position is known after each."""
+    """What the loop drives: a fit that goes on step by step, and whose state_dict is known after each."""
 
     @property
     def n_steps(self) -> int:
@@ -41,7 +41,7 @@ class RunningFit(Protocol):
     def steps(self, numbers: range) -> Generator[Advance, None, None]:
         """Do one step per batch number, and tell after one or some; closing it leaves a usable model."""
 
-    def has_settled(self) -> bool:
+    def has_converged(self) -> bool:
         """Whether the last step, be it one before an interruption, showed that going on changes little."""
 
     def surrogate(self) -> float:
@@ -50,7 +50,7 @@ class RunningFit(Protocol):
     def atoms(self) -> Array:
         """Return the atoms (k, p); not to be changed."""
 
-    def position(self) -> Position:
+    def state_dict(self) -> StateDict:
         """Return what another fit needs to go on from here."""
 
 
@@ -92,7 +92,7 @@ def run_loop(
     before = elapsed or Elapsed()
     started = (time.perf_counter() if started is None else started) - before.seconds
     bytes_read, idle = before.bytes_read, 0.0
-    stopped_by = "tol" if fit.has_settled() else None  # and then interrupted before its end was written
+    stopped_by = "tol" if fit.has_converged() else None  # and then interrupted before its end was written
 
     def tell(advance: int, end_of_epoch: bool, stopped_by: str | None) -> bool:
         nonlocal idle
@@ -120,7 +120,7 @@ def run_loop(
         for advance in steps:
             bytes_read += advance.n_bytes
             batches_done += advance.n_batches
-            if fit.has_settled():
+            if fit.has_converged():
                 stopped_by = "tol"
             if tell(advance.n_batches, batches_done % batches_per_epoch == 0, None):
                 stopped_by = stopped_by or "callback"

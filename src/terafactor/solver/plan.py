@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from terafactor._words import data_size
+from terafactor._format import data_size
 from terafactor.data import BatchStream, MatrixSource
-from terafactor.data.read_ahead import DEPTH, N_READERS
+from terafactor.data.prefetch import DEPTH, N_READERS
 from terafactor.errors import ParameterError
 from terafactor.problem import Problem
 from terafactor.solver.callbacks import Snapshot

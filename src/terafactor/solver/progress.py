@@ -116,7 +116,7 @@ class ProgressBar:
     def _line(self, snapshot: Snapshot) -> str:
         speed = self._speed(snapshot)
         left = snapshot.seconds * (snapshot.batches_to_do / max(snapshot.batches_done, 1) - 1)
-        bound = "at most " if snapshot.may_settle else ""
+        bound = "at most " if snapshot.may_converge else ""
         ending = f"done, stopped by {snapshot.stopped_by}" if snapshot.stopped_by else f"{bound}{left:.0f} s left"
         return (
             f"terafactor: {snapshot.batches_done} of {snapshot.batches_to_do} batches, {speed:.0f} rows/s, "
@@ -126,7 +126,7 @@ class ProgressBar:
     def _show_bar(self, snapshot: Snapshot, finished: bool) -> None:
         if self._bar is None:
             self._bar = Progress(
-                TextColumn("learning until settled, at most" if snapshot.may_settle else "learning"),
+                TextColumn("learning until settled, at most" if snapshot.may_converge else "learning"),
                 BarColumn(),
                 TaskProgressColumn(),
                 TextColumn("{task.fields[speed]} rows/s, surrogate {task.fields[surrogate]}"),

@@ -10,7 +10,7 @@ import numpy as np
 
 from terafactor._typing import Array, Indices
 from terafactor.problem import Problem
-from terafactor.solver.position import Position, array_of, position_of, restore
+from terafactor.solver.state_dict import StateDict, array_of, restore, to_state_dict
 
 
 def _checks(given: Sequence[Sequence[float]]) -> list[tuple[int, float]]:
@@ -109,14 +109,14 @@ class State:
         state.sizes = problem.constraint.psi(state.dictionary)
         return state
 
-    def position(self) -> Position:
+    def state_dict(self) -> StateDict:
         """Return all of it by name; the arrays are shared, not copied."""
-        return position_of(self)
+        return to_state_dict(self)
 
     @classmethod
-    def at(cls, position: Position) -> Self:
-        """Return the state of a position, refusing one whose parts do not belong together."""
-        return restore(cls, position)
+    def from_state_dict(cls, state_dict: StateDict) -> Self:
+        """Return the state of a state_dict, refusing one whose parts do not belong together."""
+        return restore(cls, state_dict)
 
 
 def average(states: Sequence[State], before: State, problem: Problem) -> State:

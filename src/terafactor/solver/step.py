@@ -46,7 +46,7 @@ def update_on_mask(
 ) -> None:
     """Sweep once over the atoms, entries outside the mask fixed (Procedure 2 of the paper), and write them back."""
     backend.sweep(
-        atoms, data_code, state.code_gram, problem.constraint.lower(), state.sizes, state.multipliers,
+        atoms, data_code, state.code_gram, problem.constraint.as_scalars(), state.sizes, state.multipliers,
         whole=columns is None,
     )  # fmt: skip
     backend.scatter(atoms, columns, state.dictionary)

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
-from terafactor.report import Panel, Story
+from terafactor.report import Panel, ReportContext
 from terafactor.report.markup import fragment
 
 HOSTILE = "</script></style>\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7 * 7 }}"
@@ -14,10 +14,10 @@ HOSTILE = "</script></style>\"'><script>alert(1)</script><img src=x onerror=aler
 
 
 class PanelContract:
-    """Tests of one panel. A subclass gives the panel and a story that it applies to."""
+    """Tests of one panel. A subclass gives the panel and a context that it applies to."""
 
-    def make(self) -> tuple[Panel, Story]:
-        """Return the panel and a story."""
+    def make(self) -> tuple[Panel, ReportContext]:
+        """Return the panel and a context."""
         raise NotImplementedError
 
     def test_has_an_anchor_and_a_heading(self) -> None:
@@ -26,40 +26,40 @@ class PanelContract:
         assert panel.title.strip()
 
     def test_draws_a_fragment(self) -> None:
-        panel, story = self.make()
-        drawn = panel.draw(story)
-        assert panel.applies(story)
+        panel, context = self.make()
+        drawn = panel.draw(context)
+        assert panel.applies(context)
         assert drawn == fragment("{{ drawn }}", drawn=drawn), "plain text is escaped: make it with fragment"
         assert dangers(drawn) == []
 
     def test_draws_the_same_again(self) -> None:
-        panel, story = self.make()
-        assert panel.draw(story) == panel.draw(story)
+        panel, context = self.make()
+        assert panel.draw(context) == panel.draw(context)
 
     def test_does_not_fail_on_an_empty_story(self) -> None:
         panel, _ = self.make()
-        empty = Story(title="nothing yet", kind="Nothing")
+        empty = ReportContext(title="nothing yet", kind="Nothing")
         if panel.applies(empty):
             assert dangers(panel.draw(empty)) == []
 
     def test_compares_runs(self) -> None:
-        panel, story = self.make()
-        drawn = panel.compare([story, replace(story, title="another run")])
+        panel, context = self.make()
+        drawn = panel.compare([context, replace(context, title="another run")])
         assert dangers(drawn) == []
         assert "another run" in drawn
 
     def test_escapes_what_it_is_given(self) -> None:
-        panel, story = self.make()
-        story = hostile(story)
-        assert dangers(panel.draw(story)) == []
-        assert dangers(panel.compare([story, story])) == []
+        panel, context = self.make()
+        context = hostile(context)
+        assert dangers(panel.draw(context)) == []
+        assert dangers(panel.compare([context, context])) == []
 
 
-def hostile(story: Story) -> Story:
-    """Return a story whose texts all try to break out of the page."""
-    n_features = 0 if story.components is None else story.components.shape[1]
+def hostile(context: ReportContext) -> ReportContext:
+    """Return a context whose texts all try to break out of the page."""
+    n_features = 0 if context.components is None else context.components.shape[1]
     return replace(
-        story,
+        context,
         title=HOSTILE,
         kind=HOSTILE,
         parameters={HOSTILE: HOSTILE, "alpha": HOSTILE},
@@ -67,7 +67,7 @@ def hostile(story: Story) -> Story:
         software={HOSTILE: HOSTILE},
         objective_name=HOSTILE,
         stopped_by=HOSTILE,
-        feature_names=None if story.feature_names is None else [HOSTILE] * n_features,
+        feature_names=None if context.feature_names is None else [HOSTILE] * n_features,
         warnings=[HOSTILE],
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from terafactor.data.formats import require
+from terafactor.data.sources.formats import require
 from terafactor.tracking.tracker import Tracker
 
 

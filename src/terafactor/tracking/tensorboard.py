@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from terafactor.data.formats import require
+from terafactor.data.sources.formats import require
 from terafactor.tracking.tracker import Tracker
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from terafactor._typing import Indices, is_number
 from terafactor.data import MatrixSource
-from terafactor.data.rows import SelectedRows, choose_records, choose_rows, rows_digest, whole_records
+from terafactor.data.views.rows import SelectedRows, choose_records, choose_rows, rows_digest, whole_records
 from terafactor.errors import DataError, ParameterError
 from terafactor.runs.parameters import to_plain
 

@@ -18,7 +18,7 @@ from terafactor.training.task import Start, Task
 
 
 @dataclass(frozen=True)
-class Begun:
+class TrainingSetup:
     """What a training begins with."""
 
     data: Any
@@ -43,13 +43,13 @@ class Journal:
         """Return a ``with`` block around the training."""
         return contextlib.nullcontext()
 
-    def begin(self, task: Task, X: Any, data: Any) -> Begun:
+    def begin(self, task: Task, X: Any, data: Any) -> TrainingSetup:
         """Return what to learn from, what to evaluate on, and where to start."""
-        return Begun(data, None, Start(task.seed()))
+        return TrainingSetup(data, None, Start(task.seed()))
 
     @contextlib.contextmanager
     def callbacks(
-        self, task: Task, begun: Begun, signals: StopSignals, others: Sequence[Callback]
+        self, task: Task, begun: TrainingSetup, signals: StopSignals, others: Sequence[Callback]
     ) -> Generator[list[Callback], None, None]:
         """Give the callbacks that come before the ``others``, those of the user."""
         if not task.estimator.verbose or self.console is not None:
@@ -75,13 +75,13 @@ class FitJournal(Journal):
     def __init__(self, validation: Any = None) -> None:
         self.validation = validation
 
-    def begin(self, task: Task, X: Any, data: Any) -> Begun:
+    def begin(self, task: Task, X: Any, data: Any) -> TrainingSetup:
         held_out = None if self.validation is None else task.open_validation(self.validation, data)
-        return Begun(data, held_out, Start(task.seed(), validation=held_out))
+        return TrainingSetup(data, held_out, Start(task.seed(), validation=held_out))
 
     @contextlib.contextmanager
     def callbacks(
-        self, task: Task, begun: Begun, signals: StopSignals, others: Sequence[Callback]
+        self, task: Task, begun: TrainingSetup, signals: StopSignals, others: Sequence[Callback]
     ) -> Generator[list[Callback], None, None]:
         objective = None if begun.held_out is None else task.objective(begun.held_out)
         self.recorder = Recorder(objective, audience=others)

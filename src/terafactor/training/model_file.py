@@ -125,7 +125,7 @@ def _model_of(run: RunDirectory) -> Path:
 def restored(artifact: Artifact) -> Any:
     """Return the fitted estimator that a model file or a checkpoint holds."""
     estimator = unfitted(artifact.kind, artifact.parameters)
-    estimator._task().restore(artifact.position)
+    estimator._task().restore(artifact.state_dict)
     return estimator
 
 

@@ -25,8 +25,8 @@ from terafactor.runs.parameters import differences, plain_parameters
 from terafactor.runs.presenter import Presenter
 from terafactor.solver.callbacks import Callback, Recorder, Snapshot
 from terafactor.solver.loop import Elapsed
-from terafactor.solver.position import Position
-from terafactor.training.journal import Begun, Journal
+from terafactor.solver.state_dict import StateDict
+from terafactor.training.journal import Journal, TrainingSetup
 from terafactor.training.signals import StopSignals
 from terafactor.training.task import Start, Task
 
@@ -80,15 +80,15 @@ class RunJournal(Journal):
                 raise ParameterError(f"{run.path} holds a run already: resume it, or choose another directory")
             yield
 
-    def begin(self, task: Task, X: Any, data: Any) -> Begun:
+    def begin(self, task: Task, X: Any, data: Any) -> TrainingSetup:
         """Write the configuration of a new run, or check that of one to resume, and find its newest checkpoint."""
         found = newest(self.run.checkpoints) if self.resume else None
         self.config = self._resumed(task, X, data) if self.resume else self._started(task, X, data)
         self._identity = run_identity(self.run.config())
         seed = int(self.config["seed"])
         data, held_out, _ = task.hold_out(data, self.config.get("holdout", 0), seed)
-        position = self._position(task, found)
-        return Begun(data, held_out, Start(seed, position, None if position is None else self._elapsed()))
+        state_dict = self._position(task, found)
+        return TrainingSetup(data, held_out, Start(seed, state_dict, None if state_dict is None else self._elapsed()))
 
     def _started(self, task: Task, X: Any, data: Any) -> dict[str, Any]:
         """Write the configuration of a new run, and return it."""
@@ -133,8 +133,8 @@ class RunJournal(Journal):
         if seed is not None and seed != config["seed"]:
             raise ParameterError(f"random_state of {self.run.path} was {config['seed']}, now {seed!r}. Start a new run")
 
-    def _position(self, task: Task, found: tuple[Path, Artifact] | None) -> Position | None:
-        """Return the position of a checkpoint, and drop the metrics that are newer."""
+    def _position(self, task: Task, found: tuple[Path, Artifact] | None) -> StateDict | None:
+        """Return the state_dict of a checkpoint, and drop the metrics that are newer."""
         if found is None:
             self.metrics.cut_back(-1)
             return None
@@ -151,7 +151,7 @@ class RunJournal(Journal):
             )
         self.metrics.cut_back(step_of(path))
         logger.info("going on from %s", path)
-        return artifact.position
+        return artifact.state_dict
 
     def _elapsed(self) -> Elapsed | None:
         """Return what the run had used up at the checkpoint."""
@@ -166,7 +166,7 @@ class RunJournal(Journal):
 
     @contextlib.contextmanager
     def callbacks(
-        self, task: Task, begun: Begun, signals: StopSignals, others: Sequence[Callback]
+        self, task: Task, begun: TrainingSetup, signals: StopSignals, others: Sequence[Callback]
     ) -> Generator[list[Callback], None, None]:
         objective = None if begun.held_out is None else task.objective(begun.held_out)
         self.recorder = Recorder(
@@ -177,7 +177,10 @@ class RunJournal(Journal):
             audience=others,
         )
         self.checkpointer = Checkpointer(
-            self.run.checkpoints, self.policy, lambda position: self._artifact(task, position), self._before_checkpoint
+            self.run.checkpoints,
+            self.policy,
+            lambda state_dict: self._artifact(task, state_dict),
+            self._before_checkpoint,
         )
         shown = begun.data if begun.held_out is None else begun.held_out
         self.presenter = Presenter(
@@ -201,8 +204,8 @@ class RunJournal(Journal):
                 "nothing was changed: ask for more, or load an earlier checkpoint"
             )
 
-    def _artifact(self, task: Task, position: Position | None = None) -> Artifact:
-        artifact = task.artifact(position)
+    def _artifact(self, task: Task, state_dict: StateDict | None = None) -> Artifact:
+        artifact = task.artifact(state_dict)
         return replace(artifact, fingerprint=self._fingerprint, identity=self._identity)
 
     def _before_checkpoint(self, snapshot: Snapshot) -> None:

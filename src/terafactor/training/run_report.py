@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from terafactor.errors import DataError, TerafactorError
-from terafactor.report import Story, write_report
+from terafactor.report import ReportContext, write_report
 from terafactor.report.reporting import run_details
 from terafactor.runs.artifact import Artifact, read_artifact
 from terafactor.runs.checkpoint import newest
@@ -41,13 +41,13 @@ def report_runs(
     """
     if path is None:
         path = RunDirectory(directories[0]).report_file if len(directories) == 1 else Path("report.html")
-    stories = [story_of_run(directory, Path(path).parent) for directory in directories]
+    contexts = [context_of_run(directory, Path(path).parent) for directory in directories]
     if geometry is not None:
-        stories = [story.shaped(geometry) for story in stories]
-    return write_report(path, *stories, title=title)
+        contexts = [context.shaped(geometry) for context in contexts]
+    return write_report(path, *contexts, title=title)
 
 
-def story_of_run(directory: Path | str, folder: Path | None = None) -> Story:
+def context_of_run(directory: Path | str, folder: Path | None = None) -> ReportContext:
     """Return what the report of a run is made from. folder: where it will be, to link to what is there.
 
     Rows are read again where the configuration names a file; where that fails, a warning in the page and in the log
@@ -62,14 +62,16 @@ def story_of_run(directory: Path | str, folder: Path | None = None) -> Story:
     elif not finished:
         details["stopped_by"] = "interrupt"
     if artifact is None:
-        return Story(kind=config.get("kind", "run"), parameters=from_plain(config.get("parameters", {})), **details)
+        return ReportContext(
+            kind=config.get("kind", "run"), parameters=from_plain(config.get("parameters", {})), **details
+        )
     estimator = restored(artifact)
     if finished and folder is not None and folder.absolute() == run.path:
         estimator._link(run.path)
     rows, missing = _rows(estimator, config) if estimator._task().shows_rows else (None, None)
     if missing is not None:
         logger.warning("the report of %s has less in it than it could: %s", run.path, missing)
-    return estimator._story(rows, warnings=[] if missing is None else [missing], **details)
+    return estimator._report_context(rows, warnings=[] if missing is None else [missing], **details)
 
 
 def _latest(run: RunDirectory) -> tuple[Artifact | None, bool]:

@@ -17,7 +17,7 @@ from terafactor.runs.artifact import Artifact
 from terafactor.runs.parameters import plain_parameters
 from terafactor.solver.callbacks import Callback, Evaluation
 from terafactor.solver.loop import Elapsed, RunningFit
-from terafactor.solver.position import Position
+from terafactor.solver.state_dict import StateDict
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Start:
     seed: int
     """What ``random_state`` stands for."""
 
-    position: Position | None = None
+    state_dict: StateDict | None = None
     """State of an interrupted fit; None starts from the beginning."""
 
     elapsed: Elapsed | None = None
@@ -98,17 +98,17 @@ class Task(ABC):
         return []
 
     @abstractmethod
-    def position(self, position: Position | None = None) -> Position:
-        """Return the content of a model file. position: that of the running learner, for a checkpoint."""
+    def state_dict(self, state_dict: StateDict | None = None) -> StateDict:
+        """Return the content of a model file. state_dict: that of the running learner, for a checkpoint."""
 
     @abstractmethod
-    def restore(self, position: Position) -> None:
+    def restore(self, state_dict: StateDict) -> None:
         """Set the learned attributes from the content of a model file or a checkpoint."""
 
-    def artifact(self, position: Position | None = None) -> Artifact:
-        """Return the model, or a position of the running fit, as a file holds it."""
+    def artifact(self, state_dict: StateDict | None = None) -> Artifact:
+        """Return the model, or a state_dict of the running fit, as a file holds it."""
         parameters = plain_parameters(self.estimator.get_params(deep=False))
-        return Artifact(self.kind, parameters, self.position(position))
+        return Artifact(self.kind, parameters, self.state_dict(state_dict))
 
     def present(
         self,
@@ -123,5 +123,5 @@ class Task(ABC):
         if atoms is not None:
             model, state = copy(model), {"stopped_by": None}
             model.components_ = atoms
-        story = model._story(data, title=directory.name, history=history, **run_details(config), **state)
-        write_report(directory / "report.html", story)
+        context = model._report_context(data, title=directory.name, history=history, **run_details(config), **state)
+        write_report(directory / "report.html", context)

@@ -12,7 +12,7 @@ from rich.console import Console
 from terafactor._checks import check_callbacks
 from terafactor.runs.checkpoint import CheckpointPolicy
 from terafactor.solver.callbacks import Callback
-from terafactor.training.journal import Begun, FitJournal, Journal
+from terafactor.training.journal import FitJournal, Journal, TrainingSetup
 from terafactor.training.run import RunJournal
 from terafactor.training.signals import StopSignals
 from terafactor.training.task import Task
@@ -50,7 +50,7 @@ class Trainer:
                 advice = [] if signals.received else task.review(begun.data)
             journal.end(task, signals, advice)
 
-    def _learn(self, begun: Begun, signals: StopSignals) -> None:
+    def _learn(self, begun: TrainingSetup, signals: StopSignals) -> None:
         with self.journal.callbacks(self.task, begun, signals, self.callbacks) as ours:
             self.task.learn(begun.data, [*ours, *self.callbacks, signals])
 

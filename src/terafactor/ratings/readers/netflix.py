@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from terafactor.data.formats import require
+from terafactor.data.sources.formats import require
 from terafactor.errors import DataError
 from terafactor.ratings.readers.blank import read_passing_over_blank_lines
-from terafactor.ratings.table import RatingTable
+from terafactor.ratings.table.table import RatingTable
 
 PROBE = "probe.txt"
 NO_SEPARATOR = "\x1f"

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from terafactor.data.formats import require
+from terafactor.data.sources.formats import require
 from terafactor.errors import DataError
-from terafactor.ratings.open import find_columns, open_ratings
 from terafactor.ratings.readers.netflix import is_netflix, read_netflix
 from terafactor.ratings.readers.text import COMMA, DOUBLE_COLON, PLAIN_TAB, TAB, TextLayout, read_text
-from terafactor.ratings.table import Duplicates, RatingTable
+from terafactor.ratings.table.open import find_columns, open_ratings
+from terafactor.ratings.table.table import Duplicates, RatingTable
 
 LAYOUTS: dict[str, TextLayout] = {
     ".dat": DOUBLE_COLON,

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from terafactor.data.formats import require
+from terafactor.data.sources.formats import require
 from terafactor.errors import DataError
-from terafactor.ratings.open import find_columns
 from terafactor.ratings.readers.blank import read_passing_over_blank_lines
-from terafactor.ratings.table import LARGEST, Duplicates, RatingTable
+from terafactor.ratings.table.open import find_columns
+from terafactor.ratings.table.table import LARGEST, Duplicates, RatingTable
 
 SHOWN = 80
 """Characters of a bad line that an error shows."""

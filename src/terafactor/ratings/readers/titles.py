@@ -6,8 +6,8 @@ import csv
 from pathlib import Path
 
 from terafactor.errors import DataError
-from terafactor.ratings.open import NAMES, told_by_name
 from terafactor.ratings.readers.text import COMMA, TAB, TextLayout, refuse_utf16, with_its_separator
+from terafactor.ratings.table.open import NAMES, told_by_name
 
 LAYOUTS = {".dat": TextLayout("::"), ".tsv": TAB, ".item": TextLayout("|")}
 """Of a table of items, by the end of its name; with commas elsewhere."""

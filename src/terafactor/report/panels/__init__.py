@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from terafactor.report.context import ReportContext
 from terafactor.report.panel import Panel
 from terafactor.report.panels.atoms import AtomsPanel
 from terafactor.report.panels.correlation import CorrelationPanel
@@ -13,12 +14,11 @@ from terafactor.report.panels.reconstruction import ReconstructionPanel
 from terafactor.report.panels.setting import SettingPanel
 from terafactor.report.panels.summary import SummaryPanel
 from terafactor.report.panels.usage import UsagePanel
-from terafactor.report.story import Story
 
 __all__ = ["panels_of"]
 
 
-def panels_of(stories: Sequence[Story]) -> list[Panel]:
+def panels_of(contexts: Sequence[ReportContext]) -> list[Panel]:
     """Return the panels of a page: ours, and those of the estimators, in the place of ours where names agree."""
     ours: list[Panel] = [
         SummaryPanel(),
@@ -30,6 +30,6 @@ def panels_of(stories: Sequence[Story]) -> list[Panel]:
         CorrelationPanel(),
     ]
     named = {panel.name: panel for panel in ours}
-    for story in stories:
-        named |= {panel.name: panel for panel in story.panels}
+    for context in contexts:
+        named |= {panel.name: panel for panel in context.panels}
     return [*named.values(), SettingPanel()]

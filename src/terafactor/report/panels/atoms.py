@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from terafactor import _words as words
+from terafactor import _format
 from terafactor._typing import Array, Indices
 from terafactor.report import drawings, pictures
+from terafactor.report.context import ReportContext
 from terafactor.report.markup import fragment
 from terafactor.report.panel import Panel
-from terafactor.report.story import Story
 
 MAX_ATOMS = 1000
 """Atoms shown; the most used ones where there are more."""
@@ -57,55 +57,55 @@ class AtomsPanel(Panel):
 
     name, title = "atoms", "Atoms"
 
-    def applies(self, story: Story) -> bool:
-        return story.components is not None and story.components.size > 0
+    def applies(self, context: ReportContext) -> bool:
+        return context.components is not None and context.components.size > 0
 
-    def draw(self, story: Story) -> str:
-        if story.picture_shape is not None:
-            return draw_pictures(story)
-        return draw_curves(story) if story.feature_names is None else draw_map(story)
+    def draw(self, context: ReportContext) -> str:
+        if context.picture_shape is not None:
+            return draw_pictures(context)
+        return draw_curves(context) if context.feature_names is None else draw_map(context)
 
 
-def draw_pictures(story: Story, max_atoms: int = MAX_ATOMS) -> str:
+def draw_pictures(context: ReportContext, max_atoms: int = MAX_ATOMS) -> str:
     """Return all atoms as pictures of one sprite."""
-    shown = story.atom_order[:max_atoms]
-    shape = story.picture_shape or (1, 1, 1)
+    shown = context.atom_order[:max_atoms]
+    shape = context.picture_shape or (1, 1, 1)
     each = pictures.MAX_PIXELS // len(shown)
-    atoms = np.concatenate([pictures.shrink(atom.reshape(1, *shape), each) for atom in _atoms(story, shown)])
+    atoms = np.concatenate([pictures.shrink(atom.reshape(1, *shape), each) for atom in _atoms(context, shown)])
     across = math.ceil(math.sqrt(len(shown)))
     image = pictures.picture(pictures.sprite(pictures.grey(atoms), across))
     return fragment(
         PICTURES,
-        note=_note(story, shown),
+        note=_note(context, shown),
         image=image,
         name=f"sprite-{hashlib.sha256(image.encode()).hexdigest()[:12]}",
         across=across,
         ratio=round(shape[1] / shape[0], 4),
         side=72 if len(shown) <= 200 else 48 if len(shown) <= 500 else 36,
-        labels=[_label(story, atom) for atom in shown],
+        labels=[_label(context, atom) for atom in shown],
     )
 
 
-def draw_curves(story: Story, max_atoms: int = MAX_ATOMS) -> str:
+def draw_curves(context: ReportContext, max_atoms: int = MAX_ATOMS) -> str:
     """Return each atom as a curve over the features."""
-    shown = story.atom_order[:max_atoms]
+    shown = context.atom_order[:max_atoms]
     drawn = [
-        (_label(story, atom), _short_label(story, atom), drawings.curve(row))
-        for atom, row in zip(shown, _atoms(story, shown), strict=True)
+        (_label(context, atom), _short_label(context, atom), drawings.curve(row))
+        for atom, row in zip(shown, _atoms(context, shown), strict=True)
     ]
-    return fragment(CURVES, note=_note(story, shown), atoms=drawn, used=story.sample is not None)
+    return fragment(CURVES, note=_note(context, shown), atoms=drawn, used=context.sample is not None)
 
 
-def draw_map(story: Story) -> str:
+def draw_map(context: ReportContext) -> str:
     """Return the entries of the features that matter most, each under its name."""
-    shown = story.atom_order[:MAX_NAMED_ATOMS]
-    atoms = np.stack(list(_atoms(story, shown)))
+    shown = context.atom_order[:MAX_NAMED_ATOMS]
+    atoms = np.stack(list(_atoms(context, shown)))
     relative = atoms / np.maximum(np.abs(atoms).max(axis=1, keepdims=True), np.finfo(atoms.dtype).tiny)
     features = largest_entries(relative, MAX_NAMED_FEATURES)
-    names = story.feature_names or ()
+    names = context.feature_names or ()
     return fragment(
         MAP,
-        note=_note(story, shown),
+        note=_note(context, shown),
         names=[names[feature] for feature in features],
         image=pictures.picture(pictures.signed(relative[:, features].T, 1.0)),
     )
@@ -124,22 +124,22 @@ def largest_entries(atoms: Array, n_features: int) -> Indices:
     return np.asarray(chosen[np.argsort(owner, kind="stable")])
 
 
-def _atoms(story: Story, shown: Indices) -> Iterator[Array]:
+def _atoms(context: ReportContext, shown: Indices) -> Iterator[Array]:
     """Yield one atom after the other, without a copy of all."""
-    return iter(()) if story.components is None else (story.components[atom] for atom in shown)
+    return iter(()) if context.components is None else (context.components[atom] for atom in shown)
 
 
-def _note(story: Story, shown: Indices) -> str:
-    total = 0 if story.components is None else len(story.components)
+def _note(context: ReportContext, shown: Indices) -> str:
+    total = 0 if context.components is None else len(context.components)
     what = f"{total:,} atoms" if len(shown) == total else f"{len(shown):,} of {total:,} atoms"
-    return f"{what}, the most used first." if story.sample is not None else f"{what}."
+    return f"{what}, the most used first." if context.sample is not None else f"{what}."
 
 
-def _label(story: Story, atom: int) -> str:
-    if story.sample is None:
+def _label(context: ReportContext, atom: int) -> str:
+    if context.sample is None:
         return f"atom {atom}"
-    return f"atom {atom}, used by {words.percent(float(story.sample.usage[atom]))} of rows"
+    return f"atom {atom}, used by {_format.percent(float(context.sample.usage[atom]))} of rows"
 
 
-def _short_label(story: Story, atom: int) -> str:
-    return f"{atom}" if story.sample is None else f"{atom}: {words.percent(float(story.sample.usage[atom]))}"
+def _short_label(context: ReportContext, atom: int) -> str:
+    return f"{atom}" if context.sample is None else f"{atom}: {_format.percent(float(context.sample.usage[atom]))}"

@@ -6,10 +6,10 @@ import numpy as np
 
 from terafactor._typing import Array
 from terafactor.report import pictures
+from terafactor.report.context import ReportContext
 from terafactor.report.markup import fragment
 from terafactor.report.panel import Panel
 from terafactor.report.similarity import Similarity
-from terafactor.report.story import Story
 
 MAX_SIDE = 500
 """Pixels of the picture on a side; where there are more atoms, a pixel is the largest correlation of several."""
@@ -36,13 +36,13 @@ class CorrelationPanel(Panel):
 
     name, title = "correlation", "Correlation between atoms"
 
-    def applies(self, story: Story) -> bool:
-        return story.components is not None and len(story.components) > 1
+    def applies(self, context: ReportContext) -> bool:
+        return context.components is not None and len(context.components) > 1
 
-    def draw(self, story: Story) -> str:
-        found = story.similarity
+    def draw(self, context: ReportContext) -> str:
+        found = context.similarity
         picture = pictures.signed(coarse(found.cosines, MAX_SIDE), 1.0)
-        return fragment(SECTION, image=pictures.picture(picture), note=_note(found, story), pairs=found.closest(5))
+        return fragment(SECTION, image=pictures.picture(picture), note=_note(found, context), pairs=found.closest(5))
 
 
 def coarse(matrix: Array, side: int) -> Array:
@@ -58,8 +58,8 @@ def coarse(matrix: Array, side: int) -> Array:
     return np.asarray(np.take_along_axis(blocks, largest[..., np.newaxis], axis=2)[..., 0])
 
 
-def _note(found: Similarity, story: Story) -> str:
-    total = 0 if story.components is None else len(story.components)
+def _note(found: Similarity, context: ReportContext) -> str:
+    total = 0 if context.components is None else len(context.components)
     shown = len(found.atoms)
     which = f"All {total:,} atoms" if shown == total else f"The first {shown:,} of {total:,} atoms"
-    return f"{which}, {'as they are numbered' if story.sample is None else 'the most used first'}."
+    return f"{which}, {'as they are numbered' if context.sample is None else 'the most used first'}."

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from terafactor.report.advice import notices
+from terafactor.report.context import ReportContext
 from terafactor.report.markup import fragment
 from terafactor.report.panel import Panel
-from terafactor.report.story import Story
 
 LIST = """
 <ul class="notices">
@@ -20,15 +20,15 @@ LIST = """
 
 
 class NoticesPanel(Panel):
-    """Warnings in words."""
+    """Warnings in _format."""
 
     name, title = "notices", "Worth knowing"
 
-    def applies(self, story: Story) -> bool:
-        return bool(notices(story))
+    def applies(self, context: ReportContext) -> bool:
+        return bool(notices(context))
 
-    def draw(self, story: Story) -> str:
-        return fragment(LIST, found=[("", notice) for notice in notices(story)])
+    def draw(self, context: ReportContext) -> str:
+        return fragment(LIST, found=[("", notice) for notice in notices(context)])
 
-    def compare(self, stories: Sequence[Story]) -> str:
-        return fragment(LIST, found=[(story.title, notice) for story in stories for notice in notices(story)])
+    def compare(self, contexts: Sequence[ReportContext]) -> str:
+        return fragment(LIST, found=[(context.title, notice) for context in contexts for notice in notices(context)])

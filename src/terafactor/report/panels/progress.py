@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from terafactor._format import number
 from terafactor._typing import Array
-from terafactor._words import number
 from terafactor.report.charts import Axis, Curve, line_chart
 from terafactor.report.comparison import differences
+from terafactor.report.context import ReportContext
 from terafactor.report.markup import fragment
 from terafactor.report.panel import Panel
-from terafactor.report.story import Story
 
 X_AXES = (Axis("time", "duration"), Axis("rows seen", "count"), Axis("bytes read", "data_size"))
 
@@ -44,51 +44,51 @@ class ProgressPanel(Panel):
 
     name, title = "progress", "Progress"
 
-    def applies(self, story: Story) -> bool:
-        return len(story.known_progress) > 0
+    def applies(self, context: ReportContext) -> bool:
+        return len(context.known_progress) > 0
 
-    def draw(self, story: Story) -> str:
-        return self.compare([story])
+    def draw(self, context: ReportContext) -> str:
+        return self.compare([context])
 
-    def compare(self, stories: Sequence[Story]) -> str:
-        figure = stories[0].progress_name
+    def compare(self, contexts: Sequence[ReportContext]) -> str:
+        figure = contexts[0].progress_name
         more = {name: shown for name, shown in MORE.items() if name != figure}
-        if all(len(story.history) < 2 for story in stories):
+        if all(len(context.history) < 2 for context in contexts):
             more = {}
         return fragment(
             CHARTS,
-            main=_main_chart(figure, stories),
-            more=[_small_chart(name, caption, axis, stories) for name, (caption, axis) in more.items()],
+            main=_main_chart(figure, contexts),
+            more=[_small_chart(name, caption, axis, contexts) for name, (caption, axis) in more.items()],
         )
 
 
-def _main_chart(figure: str, stories: Sequence[Story]) -> str:
+def _main_chart(figure: str, contexts: Sequence[ReportContext]) -> str:
     """Return the chart of the figure that falls, or the reason why there is none."""
-    if all(len(story.known_progress) < 2 for story in stories):
-        return fragment(NO_CURVE, name=figure, running=stories[0].running)
-    curves = [Curve(story.title, _positions(story), story.progress) for story in stories]
-    return line_chart(_caption(stories), X_AXES, Axis(figure), curves)
+    if all(len(context.known_progress) < 2 for context in contexts):
+        return fragment(NO_CURVE, name=figure, running=contexts[0].running)
+    curves = [Curve(context.title, _positions(context), context.progress) for context in contexts]
+    return line_chart(_caption(contexts), X_AXES, Axis(figure), curves)
 
 
-def _small_chart(name: str, caption: str, axis: Axis, stories: Sequence[Story]) -> str:
+def _small_chart(name: str, caption: str, axis: Axis, contexts: Sequence[ReportContext]) -> str:
     """Return a chart of one figure of the histories, against time only."""
-    curves = [Curve(story.title, _positions(story)[:1], _column(story, name)) for story in stories]
+    curves = [Curve(context.title, _positions(context)[:1], _column(context, name)) for context in contexts]
     return line_chart(caption, X_AXES[:1], axis, curves, small=True)
 
 
-def _positions(story: Story) -> list[Array]:
-    return [_column(story, name) for name in ("seconds", "n_samples", "bytes_read")]
+def _positions(context: ReportContext) -> list[Array]:
+    return [_column(context, name) for name in ("seconds", "n_samples", "bytes_read")]
 
 
-def _column(story: Story, name: str) -> Array:
-    return np.array([getattr(line, name) for line in story.history], dtype=np.float64)
+def _column(context: ReportContext, name: str) -> Array:
+    return np.array([getattr(line, name) for line in context.history], dtype=np.float64)
 
 
-def _caption(stories: Sequence[Story]) -> str:
-    figure, known = stories[0].progress_name, stories[0].known_progress
+def _caption(contexts: Sequence[ReportContext]) -> str:
+    figure, known = contexts[0].progress_name, contexts[0].known_progress
     name = figure[0].upper() + figure[1:]
-    if len(stories) > 1:
-        apart = differences(stories)
+    if len(contexts) > 1:
+        apart = differences(contexts)
         verdict = f", which do not compare: they differ in {apart}" if apart else "; lower is better"
-        return f"{name} of {len(stories)} runs{verdict}"
+        return f"{name} of {len(contexts)} runs{verdict}"
     return f"{name}: from {number(known[0])} to {number(known[-1])}, lowest {number(known.min())}"

@@ -9,9 +9,9 @@ import numpy as np
 from terafactor._typing import Array
 from terafactor.report import drawings, pictures
 from terafactor.report.charts import Axis, histogram
+from terafactor.report.context import Example, ReportContext, RowSample
 from terafactor.report.markup import fragment
 from terafactor.report.panel import Panel
-from terafactor.report.story import Example, RowSample, Story
 
 MAX_SIDE_PIXELS = 40_000
 """Pixels of one picture of a row."""
@@ -46,11 +46,11 @@ class ReconstructionPanel(Panel):
 
     name, title = "reconstruction", "Reconstruction of rows"
 
-    def applies(self, story: Story) -> bool:
-        return story.sample is not None and bool(np.isfinite(story.sample.explained).any())
+    def applies(self, context: ReportContext) -> bool:
+        return context.sample is not None and bool(np.isfinite(context.sample.explained).any())
 
-    def draw(self, story: Story) -> str:
-        sample, shape = story.sample or RowSample(np.zeros((0, 0)), np.zeros(0)), story.picture_shape
+    def draw(self, context: ReportContext) -> str:
+        sample, shape = context.sample or RowSample(np.zeros((0, 0)), np.zeros(0)), context.picture_shape
         draw = _overlay if shape is None else partial(_triple, shape=shape)
         return fragment(
             SECTION,

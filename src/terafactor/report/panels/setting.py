@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from terafactor.report.context import ReportContext
 from terafactor.report.markup import fragment
 from terafactor.report.panel import Panel
-from terafactor.report.story import Story
 
 TABLES = """
 <div class="columns">
@@ -26,13 +26,17 @@ class SettingPanel(Panel):
 
     name, title = "setting", "What was run"
 
-    def draw(self, story: Story) -> str:
-        tables = [("Data", story.data), ("Parameters", story.parameters), ("Software and machine", story.software)]
+    def draw(self, context: ReportContext) -> str:
+        tables = [
+            ("Data", context.data),
+            ("Parameters", context.parameters),
+            ("Software and machine", context.software),
+        ]
         return fragment(TABLES, tables=tables)
 
-    def compare(self, stories: Sequence[Story]) -> str:
+    def compare(self, contexts: Sequence[ReportContext]) -> str:
         return fragment(
             "{% for title, content in drawn %}<details><summary>{{ title }}</summary>{{ content }}</details>"
             "{% endfor %}",
-            drawn=[(story.title, self.draw(story)) for story in stories],
+            drawn=[(context.title, self.draw(context)) for context in contexts],
         )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from terafactor.report.comparison import differences
+from terafactor.report.context import ReportContext
 from terafactor.report.markup import fragment
 from terafactor.report.panel import Panel
-from terafactor.report.story import Story
 
 TILES = """
 <dl class="tiles">
@@ -24,15 +24,15 @@ TABLE = """
 <thead><tr><th>run</th><th>{{ figure }}</th><th>lowest</th><th>time</th><th>rows seen</th><th>read</th>
 {% for name in differing %}<th>{{ name }}</th>{% endfor %}</tr></thead>
 <tbody>
-{% for story in stories %}
-  <tr><th><span class="key series{{ loop.index0 }}"></span>{{ story.title }}</th>
-  <td>{{ newest(story) | number }}</td>
-  <td>{{ lowest(story) | number }}</td>
-  {% if story.last %}
-  <td>{{ story.last.seconds | duration }}</td><td>{{ story.last.n_samples | count }}</td>
-  <td>{{ story.last.bytes_read | data_size }}</td>
+{% for context in contexts %}
+  <tr><th><span class="key series{{ loop.index0 }}"></span>{{ context.title }}</th>
+  <td>{{ newest(context) | number }}</td>
+  <td>{{ lowest(context) | number }}</td>
+  {% if context.last %}
+  <td>{{ context.last.seconds | duration }}</td><td>{{ context.last.n_samples | count }}</td>
+  <td>{{ context.last.bytes_read | data_size }}</td>
   {% else %}<td></td><td></td><td></td>{% endif %}
-  {% for name in differing %}<td>{{ story.parameters.get(name) | setting }}</td>{% endfor %}</tr>
+  {% for name in differing %}<td>{{ context.parameters.get(name) | setting }}</td>{% endfor %}</tr>
 {% endfor %}
 </tbody></table></div>
 """
@@ -43,47 +43,56 @@ class SummaryPanel(Panel):
 
     name, title = "summary", "Summary"
 
-    def draw(self, story: Story) -> str:
-        return fragment(TILES, tiles=[*_progress_tiles(story), *_model_tiles(story)])
+    def draw(self, context: ReportContext) -> str:
+        return fragment(TILES, tiles=[*_progress_tiles(context), *_model_tiles(context)])
 
-    def compare(self, stories: Sequence[Story]) -> str:
-        figure = stories[0].progress_name
-        how = {"differing": differing(stories), "lowest": lowest, "newest": newest, "differences": differences(stories)}
-        return fragment(TABLE, stories=stories, figure=figure, **how)
+    def compare(self, contexts: Sequence[ReportContext]) -> str:
+        figure = contexts[0].progress_name
+        how = {
+            "differing": differing(contexts),
+            "lowest": lowest,
+            "newest": newest,
+            "differences": differences(contexts),
+        }
+        return fragment(TABLE, contexts=contexts, figure=figure, **how)
 
 
-def differing(stories: Sequence[Story]) -> list[str]:
+def differing(contexts: Sequence[ReportContext]) -> list[str]:
     """Return the names of the parameters that are not the same in all runs."""
-    names = dict.fromkeys(name for story in stories for name in story.parameters)
-    return [name for name in names if len({repr(story.parameters.get(name)) for story in stories}) > 1]
+    names = dict.fromkeys(name for context in contexts for name in context.parameters)
+    return [name for name in names if len({repr(context.parameters.get(name)) for context in contexts}) > 1]
 
 
-def lowest(story: Story) -> float | None:
+def lowest(context: ReportContext) -> float | None:
     """Return the lowest figure of the history."""
-    return float(story.known_progress.min()) if len(story.known_progress) else None
+    return float(context.known_progress.min()) if len(context.known_progress) else None
 
 
-def newest(story: Story) -> float | None:
+def newest(context: ReportContext) -> float | None:
     """Return the last figure that is known."""
-    return float(story.known_progress[-1]) if len(story.known_progress) else None
+    return float(context.known_progress[-1]) if len(context.known_progress) else None
 
 
-def _progress_tiles(story: Story) -> list[tuple[str, str, str]]:
-    if story.last is None:
+def _progress_tiles(context: ReportContext) -> list[tuple[str, str, str]]:
+    if context.last is None:
         return []
     return [
-        (story.progress_name, fragment("{{ value | number }}", value=newest(story)), story.settling or _fall(story)),
-        ("time to learn", fragment("{{ value | duration }}", value=story.last.seconds), "evaluations aside"),
-        ("rows seen", fragment("{{ value | count }}", value=story.last.n_samples), _pace(story)),
-        ("read", fragment("{{ value | data_size }}", value=story.last.bytes_read), "from the source"),
+        (
+            context.progress_name,
+            fragment("{{ value | number }}", value=newest(context)),
+            context.convergence or _fall(context),
+        ),
+        ("time to learn", fragment("{{ value | duration }}", value=context.last.seconds), "evaluations aside"),
+        ("rows seen", fragment("{{ value | count }}", value=context.last.n_samples), _pace(context)),
+        ("read", fragment("{{ value | data_size }}", value=context.last.bytes_read), "from the source"),
     ]
 
 
-def _model_tiles(story: Story) -> list[tuple[str, str, str]]:
-    if story.components is None:
+def _model_tiles(context: ReportContext) -> list[tuple[str, str, str]]:
+    if context.components is None:
         return []
-    n_atoms, n_features = story.components.shape
-    reduction = story.parameters.get("reduction", 1)
+    n_atoms, n_features = context.components.shape
+    reduction = context.parameters.get("reduction", 1)
     share = "all at every step" if reduction == 1 else fragment("one in {{ r | number }} per step", r=reduction)
     return [
         ("atoms", fragment("{{ n | count }}", n=n_atoms), "learned"),
@@ -91,12 +100,12 @@ def _model_tiles(story: Story) -> list[tuple[str, str, str]]:
     ]
 
 
-def _fall(story: Story) -> str:
-    known = story.known_progress
+def _fall(context: ReportContext) -> str:
+    known = context.known_progress
     return fragment("from {{ first | number }}", first=float(known[0])) if len(known) > 1 else "lower is better"
 
 
-def _pace(story: Story) -> str:
-    if story.last is None or story.last.seconds <= 0:
+def _pace(context: ReportContext) -> str:
+    if context.last is None or context.last.seconds <= 0:
         return ""
-    return fragment("{{ pace | count }} per second", pace=story.last.n_samples / story.last.seconds)
+    return fragment("{{ pace | count }} per second", pace=context.last.n_samples / context.last.seconds)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from terafactor.report.charts import Axis, bar_chart, histogram
+from terafactor.report.context import ReportContext, RowSample
 from terafactor.report.markup import fragment
 from terafactor.report.panel import Panel
-from terafactor.report.story import RowSample, Story
 
 SECTION = """
 <p class="note">{{ sentence }}</p>
@@ -20,12 +20,12 @@ class UsagePanel(Panel):
 
     name, title = "usage", "Use of atoms"
 
-    def applies(self, story: Story) -> bool:
-        return story.sample is not None or _atom_zeros(story) > 0
+    def applies(self, context: ReportContext) -> bool:
+        return context.sample is not None or _atom_zeros(context) > 0
 
-    def draw(self, story: Story) -> str:
-        of_codes = [] if story.sample is None else _charts_of_codes(story.sample)
-        return fragment(SECTION, sentence=_sentence(story), charts=[*of_codes, *_charts_of_atoms(story)])
+    def draw(self, context: ReportContext) -> str:
+        of_codes = [] if context.sample is None else _charts_of_codes(context.sample)
+        return fragment(SECTION, sentence=_sentence(context), charts=[*of_codes, *_charts_of_atoms(context)])
 
 
 def _charts_of_codes(sample: RowSample) -> list[str]:
@@ -44,21 +44,21 @@ def _charts_of_codes(sample: RowSample) -> list[str]:
     ]
 
 
-def _charts_of_atoms(story: Story) -> list[str]:
+def _charts_of_atoms(context: ReportContext) -> list[str]:
     """Return a chart of how full the atoms are, where some of their entries are zero."""
-    if story.components is None or _atom_zeros(story) == 0:
+    if context.components is None or _atom_zeros(context) == 0:
         return []
-    full = np.array([np.count_nonzero(atom) / len(atom) for atom in story.components])
+    full = np.array([np.count_nonzero(atom) / len(atom) for atom in context.components])
     order = np.argsort(-full, kind="stable")
     axis = Axis("atoms, fullest first", "count")
     names = [f"atom {atom}" for atom in order]
     return [bar_chart("Entries of each atom that are not zero", axis, Axis("entries", "percent"), full[order], names)]
 
 
-def _sentence(story: Story) -> str:
+def _sentence(context: ReportContext) -> str:
     parts = []
-    if story.sample is not None:
-        codes = story.sample.codes
+    if context.sample is not None:
+        codes = context.sample.codes
         parts.append(
             fragment(
                 "On {{ n | count }} rows, {{ zeros | percent }} of the codes are zero: a row uses "
@@ -69,13 +69,15 @@ def _sentence(story: Story) -> str:
                 total=codes.shape[1],
             )
         )
-    if _atom_zeros(story) > 0:
-        parts.append(fragment("{{ share | percent }} of the entries of the atoms are zero.", share=_atom_zeros(story)))
+    if _atom_zeros(context) > 0:
+        parts.append(
+            fragment("{{ share | percent }} of the entries of the atoms are zero.", share=_atom_zeros(context))
+        )
     return fragment("{% for part in parts %}{{ part }} {% endfor %}", parts=parts)
 
 
-def _atom_zeros(story: Story) -> float:
+def _atom_zeros(context: ReportContext) -> float:
     """Return the share of zeros among the entries of the atoms."""
-    if story.components is None or story.components.size == 0:
+    if context.components is None or context.components.size == 0:
         return 0.0
-    return 1 - np.count_nonzero(story.components) / story.components.size
+    return 1 - np.count_nonzero(context.components) / context.components.size

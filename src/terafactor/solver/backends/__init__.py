@@ -53,8 +53,8 @@ class Backend(Protocol):
     ) -> None:
         """Move each atom to its minimizer given the others and project it, entries outside the mask fixed; in place.
 
-        atoms (k, s) in/out and data_code (k, s), in order C; code_gram (k, k); ball: ``NormBall.lower()``; sizes (k,)
-        in/out: psi of atoms over all features; multipliers (k,) in/out: where searches start; whole: s is p.
+        atoms (k, s) in/out and data_code (k, s), in order C; code_gram (k, k); ball: ``NormBall.as_scalars()``;
+        sizes (k,) in/out: psi of atoms over all features; multipliers (k,) in/out: where searches start; whole: s is p.
         """
 
 

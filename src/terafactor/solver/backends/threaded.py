@@ -128,7 +128,7 @@ class ThreadedBackend:
                 partial, new_sizes,
             )  # fmt: skip
 
-        self._executor.team(work, n_parts, dismiss=lambda: barrier.fill(RELEASED))
+        self._executor.run_together(work, n_parts, on_failure=lambda: barrier.fill(RELEASED))
         moved = new_sizes[:, -1] != STAYED
         sizes[moved] = new_sizes[moved].sum(axis=1)
 

@@ -44,7 +44,7 @@ def update_whole_atoms(
     if columns is None:
         update_on_mask(state, atoms, data_code, columns, problem, backend)
         return
-    l1_weight, l2_weight, limit, positive = problem.constraint.lower()
+    l1_weight, l2_weight, limit, positive = problem.constraint.as_scalars()
     code_gram, scratch = state.code_gram, np.empty((2, n_tiles(state.dictionary.shape[1]), 4))
     weights = code_gram.astype(atoms.dtype)
     for j in np.flatnonzero(code_gram.diagonal() > UNUSED * code_gram.trace()):

@@ -85,7 +85,7 @@ class SparseLearner(BatchLearner):
     @classmethod
     def applies(cls, source: MatrixSource, problem: Problem, options: SolverOptions) -> bool:
         """Whether rows are sparse and whole, and the ball is linear: the l2 ball without signs."""
-        l1_weight, _, _, positive = problem.constraint.lower()
+        l1_weight, _, _, positive = problem.constraint.as_scalars()
         whole = options.reduction == 1 and not options.missing
         return whole and source.is_sparse and options.batch_size <= MOST_ROWS and l1_weight == 0 and not positive
 
@@ -127,7 +127,7 @@ class SparseLearner(BatchLearner):
             weight = min(1.0, gain * len(found) / count)
             codes[part] = found
             moved = span.step(
-                part, 1 - weight, (weight / len(found)) * found, self.problem.constraint.lower()[2], state
+                part, 1 - weight, (weight / len(found)) * found, self.problem.constraint.as_scalars()[2], state
             )
             n_done += 1
         state.n_batches += n_done
@@ -139,7 +139,7 @@ class SparseLearner(BatchLearner):
 
     def _sweep(self, state: State) -> None:
         """Sweep over the atoms on the features."""
-        backend, ball = self.backend, self.problem.constraint.lower()
+        backend, ball = self.backend, self.problem.constraint.as_scalars()
         atoms, data_code = backend.gather(state.dictionary, None), backend.gather(state.data_code, None)
         backend.sweep(atoms, data_code, state.code_gram, ball, state.sizes, state.multipliers, whole=True)
         backend.scatter(atoms, None, state.dictionary)

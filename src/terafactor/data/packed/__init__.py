@@ -1,0 +1,1 @@
+"""The packed store: layout, shards, reader, writer."""

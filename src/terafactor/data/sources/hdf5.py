@@ -1,0 +1,104 @@
+"""Datasets of HDF5 files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from terafactor._typing import Array
+from terafactor.data.source import MatrixSource
+from terafactor.data.sources.chunked import ChunkedSource
+from terafactor.data.sources.formats import Format, check_matrix, ends_with, is_a, reading_dtype, require
+from terafactor.errors import DataError
+
+
+class HDF5Source(ChunkedSource):
+    """A dataset of an HDF5 file; the file is opened for each read, so that thousands of records need no open files.
+
+    Parameters
+    ----------
+    path : Path
+    dataset : str
+        Its name in the file.
+    extra : str
+        The extra to name when h5py is missing.
+    """
+
+    def __init__(self, path: Path, dataset: str, *, extra: str = "hdf5") -> None:
+        self.path, self.dataset = path, dataset
+        self.name = f"{path}::{dataset}"
+        self._h5py = require_h5py(path, extra)
+        with opened(self._h5py, path) as file:
+            found = file.get(dataset)
+            if not isinstance(found, self._h5py.Dataset):
+                raise DataError(f"{path} has no dataset {dataset!r}; it has {_listed(matrices(self._h5py, file))}")
+            self.shape = check_matrix(found.shape or (), self.name)
+            self.dtype = reading_dtype(found.dtype, self.name)
+            self.chunk = found.chunks or (1, self.shape[1])
+
+    def box(self, rows: slice, columns: slice) -> Array:
+        with opened(self._h5py, self.path) as file:
+            return np.asarray(file[self.dataset][rows, columns])
+
+
+def open_hdf5(path: Path, inside: str | None = None, *, dataset: str | None = None) -> MatrixSource:
+    """Return a dataset, the only matrix of the file unless ``inside`` or ``dataset`` names one."""
+    wanted = inside or dataset
+    if wanted is None:
+        h5py = require_h5py(path)
+        with opened(h5py, path) as file:
+            found = matrices(h5py, file)
+        if len(found) != 1:
+            raise DataError(f"{path} holds {_listed(found)}: name one matrix, as in {path}::{(found or ['/X'])[0]}")
+        wanted = found[0]
+    return HDF5Source(path, wanted)
+
+
+def open_node(node: Any) -> MatrixSource:
+    """Return a dataset of a file that was opened; of a group, one must be named."""
+    path = Path(node.file.filename)
+    if is_a(node, "h5py", "Group"):
+        found = [name.removeprefix("/") for name in matrices(require_h5py(path), node)]
+        raise DataError(f"{path} is a group that holds {_listed(found)}: name one, as in group['name']")
+    return HDF5Source(path, node.name)
+
+
+def require_h5py(what: object, extra: str = "hdf5") -> Any:
+    """Return the module, or name the extra that brings it."""
+    return require("h5py", extra=extra, purpose=f"reading {what}")
+
+
+def matrices(h5py: Any, file: Any) -> list[str]:
+    """Return the names of all datasets of numbers with two dimensions."""
+    found: list[str] = []
+
+    def visit(name: str, node: Any) -> None:
+        if isinstance(node, h5py.Dataset) and node.ndim == 2 and node.dtype.kind in "fiub":
+            found.append(f"/{name}")
+
+    file.visititems(visit)
+    return found
+
+
+def opened(h5py: Any, path: Path) -> Any:
+    """Return a file opened for reading, to be used in a ``with`` block."""
+    try:
+        return h5py.File(path, "r")
+    except OSError as error:
+        raise DataError(f"{path} cannot be opened as HDF5: {error}") from error
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:20]) or "no matrix of numbers"
+
+
+FORMAT = Format(
+    name="hdf5",
+    understands=".h5, .hdf5 files (file.h5::/name of a dataset), h5py datasets",
+    is_path=ends_with(".h5", ".hdf5", ".hdf"),
+    open_path=open_hdf5,
+    is_object=lambda thing: is_a(thing, "h5py", "Dataset", "Group"),
+    open_object=open_node,
+)

@@ -1,0 +1,179 @@
+"""Sparse matrices in memory: those of SciPy, and files of them."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from terafactor._typing import Array, Indices
+from terafactor.data.source import MAY_BE_MISSING, MatrixSource, check_indices, described, first_unusable
+from terafactor.data.sources.formats import Format, check_matrix, ends_with, is_a, reading_dtype, refuse_inside
+from terafactor.data.sources.npy import read_header
+from terafactor.errors import DataError
+from terafactor.kernels.gather import check_sparse_rows, fill_sparse_rows
+
+
+class SparseSource(MatrixSource):
+    """A SciPy sparse matrix or array; rows are made dense when they are read as such, never the whole.
+
+    Parameters
+    ----------
+    matrix : scipy sparse matrix or array of shape (n_samples, n_features), float32 or float64
+        Converted to compressed rows if it is something else.
+    absent : float
+        What an entry that is not stored reads as: 0, or NaN where absent means missing.
+    name : str
+        What errors call it.
+    allow_nan : bool
+        Whether stored NaN may stand for missing values.
+    """
+
+    in_memory = True
+    checked = True
+
+    def __init__(self, matrix: Any, name: str = "X", *, absent: float = 0.0, allow_nan: bool = False) -> None:
+        from scipy.sparse import csr_array
+
+        rows = in_order(csr_array(matrix), name)
+        found = first_unusable(rows.data[np.newaxis], allow_nan, rows.shape[1])
+        if found is not None:
+            fault, advice = described(rows.data[found[1]], MAY_BE_MISSING)
+            row = int(np.searchsorted(rows.indptr, found[1], side="right")) - 1
+            raise DataError(f"{name} contains {fault} at row {row}, column {rows.indices[found[1]]}; {advice}")
+        self.matrix = rows
+        self.name = name
+        self.absent = absent
+        self.holds_nan = bool(np.isnan(absent) or (allow_nan and np.isnan(rows.data).any()))
+        self.shape = (int(rows.shape[0]), int(rows.shape[1]))
+        self.stored_share = share_of_entries(rows.nnz, self.shape, absent)
+        self.dtype = rows.dtype
+
+    def record_name(self, record: int) -> str:
+        return self.name
+
+    def absent_as_missing(self) -> Self:
+        return type(self)(self.matrix, self.name, absent=np.nan, allow_nan=True)
+
+    def read(self, rows: Indices, columns: Indices | None = None) -> Array:
+        check_indices(rows, self.shape[0], "rows")
+        return dense_rows(self.matrix, rows, columns, self.absent)
+
+    def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
+        starts, entry = self.matrix.indptr, self.matrix.dtype.itemsize + self.matrix.indices.itemsize
+        return int((starts[rows + 1] - starts[rows]).sum()) * entry
+
+    def read_stored(self, rows: Indices) -> Any:
+        check_indices(rows, self.shape[0], "rows")
+        return self.matrix[rows]
+
+
+def share_of_entries(n_stored: int, shape: tuple[int, int], absent: float) -> float:
+    """Return which share of the entries has a value that must be read, those that are absent being zero or not."""
+    return n_stored / max(math.prod(shape), 1) if absent == 0 else 1.0
+
+
+def dense_rows(matrix: Any, rows: Indices, columns: Indices | None, absent: float) -> Array:
+    """Return rows and columns (None: all) of compressed rows in order, (b, s), with ``absent`` where nothing is."""
+    chosen = np.arange(matrix.shape[1]) if columns is None else columns
+    check_indices(chosen, matrix.shape[1], "columns")
+    order = None if columns is None or np.all(np.diff(columns) > 0) else np.argsort(columns, kind="stable")
+    ascending = chosen if order is None else chosen[order]
+    values = np.full((len(rows), len(chosen)), absent, matrix.dtype)
+    fill_sparse_rows(matrix.indptr, matrix.indices, matrix.data, rows, ascending, columns is None, values)
+    return values if order is None else np.take(values, np.argsort(order, kind="stable"), axis=1)
+
+
+def in_order(matrix: Any, name: str = "the sparse matrix") -> Any:
+    """Return compressed rows with ascending columns, entries of the same place added up; a copy if that changes it.
+
+    The flags of the matrix are not trusted: they are wrong where its arrays were changed after they were set.
+    """
+    if check_compressed(matrix, name):
+        return matrix
+    from scipy.sparse import csr_array
+
+    fresh = csr_array((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape, copy=True)
+    fresh.sum_duplicates()
+    return fresh
+
+
+def check_sparse(matrix: Any, name: str) -> None:
+    """Refuse a sparse matrix that SciPy itself would crash on when it converts it."""
+    if matrix.format in ("csr", "csc"):
+        check_compressed(matrix, name)
+
+
+def check_compressed(matrix: Any, name: str) -> bool:
+    """Refuse compressed rows or columns that lead outside their arrays, where compiled code would read anything.
+
+    Returns whether the entries of each row (column) ascend strictly.
+    """
+    n_outer, n_inner = matrix.shape if matrix.format == "csr" else matrix.shape[::-1]
+    starts, indices, n_stored = np.asarray(matrix.indptr), np.asarray(matrix.indices), len(matrix.data)
+    fault = None
+    if starts.shape != (n_outer + 1,) or starts[0] != 0 or np.any(starts[1:] < starts[:-1]):
+        fault = f"indptr must ascend from 0 and have {n_outer + 1} entries"
+    elif indices.ndim != 1 or starts[-1] > len(indices) or starts[-1] > n_stored:
+        fault = f"indptr ends at {starts[-1]}, but there are {len(indices)} indices and {n_stored} values"
+    else:
+        place, ascending = check_sparse_rows(starts, indices, n_inner)
+        if place < 0:
+            return bool(ascending)
+        fault = f"index {indices[place]} at place {place} is not between 0 and {n_inner - 1}"
+    raise DataError(f"{name} is not a valid sparse matrix: {fault}; make it again from its entries")
+
+
+def open_sparse(matrix: Any, name: str = "the sparse matrix") -> SparseSource:
+    """Return the rows of a SciPy sparse matrix; NaN in it is refused when it is read, unless it stands for missing."""
+    check_matrix(matrix.shape, name)
+    check_sparse(matrix, name)
+    return SparseSource(matrix.astype(reading_dtype(matrix.dtype, name), copy=False), name, allow_nan=True)
+
+
+def open_npz(path: Path, inside: str | None = None) -> MatrixSource:
+    """Return the rows of a file written by ``scipy.sparse.save_npz``, loaded whole: it may be compressed."""
+    refuse_inside(path, inside)
+    from scipy.sparse import load_npz
+
+    try:
+        _check_members(path)
+        matrix = load_npz(path)
+        if hasattr(matrix, "check_format"):  # a compressed form, whose indices nothing else has looked at
+            matrix.check_format(full_check=True)
+        return open_sparse(matrix, str(path))
+    except DataError:
+        raise
+    except (ValueError, KeyError, OSError, EOFError, NotImplementedError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path} is no sparse matrix written by scipy.sparse.save_npz: {error}") from error
+
+
+def _check_members(path: Path) -> None:
+    """Refuse arrays of Python objects, that claim more than the file holds, or of no sparse matrix, before loading."""
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            name = f"{member.filename} in {path}"
+            with archive.open(member) as file:
+                shape, _, dtype = read_header(file, name)
+                claimed, held = math.prod(shape) * dtype.itemsize, member.file_size - file.tell()
+            if claimed != held:
+                raise DataError(f"{name} claims {claimed} bytes of numbers, but has {held}: write it again")
+        names = [name.removesuffix(".npy") for name in archive.namelist()]
+    if "format" not in names:
+        raise DataError(
+            f"{path} is no sparse matrix written by scipy.sparse.save_npz, but an archive of arrays "
+            f"({', '.join(names)}): write one of them to a file of its own with np.save"
+        )
+
+
+FORMAT = Format(
+    name="sparse",
+    understands="SciPy sparse matrices, .npz files written by scipy.sparse.save_npz",
+    is_path=ends_with(".npz"),
+    open_path=open_npz,
+    is_object=lambda thing: is_a(thing, "scipy", "sparray", "spmatrix"),
+    open_object=open_sparse,
+)

@@ -1,0 +1,70 @@
+"""Text files of numbers, a row per line."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from terafactor.data.source import MatrixSource
+from terafactor.data.sources.formats import Format, ends_with, refuse_inside, require
+from terafactor.data.sources.table import FrameSource
+from terafactor.errors import DataError
+
+SEPARATORS = ",;\t|"
+"""What may stand between two numbers."""
+
+BLANK = re.compile(rb"\n[ \r\n]*\n")
+"""Lines with nothing on them, from the end of the line before them to their own; tabs part missing numbers."""
+
+MISSING = ("", "NA", "N/A", "NaN", "nan", "null")
+"""What stands for a number that is missing."""
+
+
+def open_text(path: Path, inside: str | None = None, *, columns: Sequence[str] | None = None) -> MatrixSource:
+    """Return the columns of a text file as features, loaded whole: where a row begins, only reading all tells.
+
+    The first line names them unless all of it are numbers. Missing entries are NaN, refused when they are read unless
+    they stand for missing.
+    """
+    refuse_inside(path, inside)
+    polars = require("polars", extra="tables", purpose=f"reading {path}")
+    try:
+        stored = path.read_bytes()
+        content = _without_blank_lines(gzip.decompress(stored) if path.suffix == ".gz" else stored)
+        first = content.partition(b"\n")[0].decode("utf-8-sig").rstrip("\r")
+        separator = max(SEPARATORS, key=first.count)
+        named = not all(map(_is_number, first.split(separator)))
+        frame = polars.read_csv(
+            content, separator=separator, has_header=named, infer_schema_length=None, null_values=list(MISSING)
+        )
+    except (polars.exceptions.PolarsError, OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read as lines of numbers in UTF-8: {error}") from error
+    source = FrameSource(frame, str(path), columns)
+    if not named:
+        source.feature_names = None
+    return source
+
+
+def _without_blank_lines(content: bytes) -> bytes:
+    """Return the content of a file but for lines with nothing on them."""
+    return BLANK.sub(b"\n", b"\n" + content + b"\n")[1:]
+
+
+def _is_number(field: str) -> bool:
+    field = field.strip().strip('"')
+    try:
+        float(field)
+    except ValueError:
+        return field in MISSING
+    return True
+
+
+FORMAT = Format(
+    name="text",
+    understands=".csv and .tsv files of numbers, .gz or not",
+    is_path=ends_with(".csv", ".tsv", ".csv.gz", ".tsv.gz"),
+    open_path=open_text,
+)

@@ -1,0 +1,1 @@
+"""Sources made from other sources: some rows of one, or several joined."""

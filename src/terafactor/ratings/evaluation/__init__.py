@@ -1,0 +1,1 @@
+"""Errors, rankings and cross-validation of models of ratings."""

@@ -1,0 +1,65 @@
+"""Codes of users from their ratings, for given items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from terafactor._threads import Executor
+from terafactor._typing import Array, Indices
+from terafactor.kernels.blas import address
+from terafactor.kernels.ratings import code_users
+from terafactor.ratings.methods.prior import Prior
+
+SYSTEM = 60
+"""Ratings that cost about as much to gather as a system of k = 30 to solve."""
+
+
+def encode(
+    starts: Indices, items: Array, values: Array, factors: Array, variances: Array, prior: Prior, noise: float,
+    alpha: float | None, executor: Executor,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """Return codes (b, width) of users, their variances (b, width) and expected squared errors (b,).
+
+    starts (b + 1,), items, values: ratings by user, of variance one; factors, variances (p, width) of items.
+    """
+    n_users, width, k = len(starts) - 1, factors.shape[1], len(prior.mean)
+    codes, code_variances = np.empty((2, n_users, width), np.float32)
+    errors = np.empty(n_users, np.float32)
+    precision, pull, mean = lower(prior, noise, width)
+    syrk, ridge = address("syrk", factors.dtype), np.float32(alpha or 0)
+
+    def code(start: int, stop: int) -> None:
+        code_users(
+            syrk, factors, variances, starts, items, values, ridge, precision, pull, mean, np.float32(noise), k,
+            start, stop, codes, code_variances, errors,
+        )  # fmt: skip
+
+    split_ratings(code, starts, executor)
+    return codes, code_variances, errors
+
+
+def lower(prior: Prior, noise: float, width: int) -> tuple[Array, Array, Array]:
+    """Return noise * P (width, width), noise * P m and m (width,), as kernels want them."""
+    k = len(prior.mean)
+    precision, pull, mean = (np.zeros(shape, np.float32) for shape in ((width, width), width, width))
+    precision[:k, :k] = noise * prior.precision
+    pull[:k] = noise * (prior.precision @ prior.mean)
+    mean[:k] = prior.mean
+    return precision, pull, mean
+
+
+def split_ratings(function: Callable[[int, int], object], starts: Indices, executor: Executor) -> None:
+    """Call ``function(start, stop)`` on consecutive rows, a part per thread with about as many ratings each.
+
+    A row also costs the solution of its system, about that of ``SYSTEM`` ratings.
+    """
+    cost = starts + SYSTEM * np.arange(len(starts))
+    n_rows = len(starts) - 1
+
+    def part(rank: int, size: int) -> None:
+        first, last = np.searchsorted(cost, [rank * cost[-1] / size, (rank + 1) * cost[-1] / size])
+        function(int(first), n_rows if rank + 1 == size else int(last))
+
+    executor.run_together(part, n_rows)

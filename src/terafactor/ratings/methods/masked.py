@@ -1,0 +1,218 @@
+"""The method of the paper: debiased ratings, masked statistics, ridge codes, atoms in a ball."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from terafactor import solver
+from terafactor._threads import Executor
+from terafactor._typing import Array
+from terafactor.data import SparseSource
+from terafactor.data.views.rows import sample_rows
+from terafactor.kernels.ratings import row_width
+from terafactor.problem import ElasticNet, NormBall, PowerDecay, Problem
+from terafactor.ratings.methods.biases import Biases
+from terafactor.ratings.methods.prior import Prior
+from terafactor.ratings.methods.state import longer
+from terafactor.ratings.serving.model import Codes, RatingModel
+from terafactor.ratings.table.table import RatingTable
+from terafactor.solver.callbacks import Callback
+from terafactor.solver.loop import Elapsed, RunningFit
+from terafactor.solver.options import Projection, SolverOptions
+from terafactor.solver.state import State
+from terafactor.solver.state_dict import StateDict
+
+N_BATCHES = 100
+"""Batches in a pass, unless their size is given."""
+
+SAMPLE = 200
+"""Users by whose ratings ``tol`` judges whether the fit has settled."""
+
+PROBLEM = Problem(alpha=1.0, penalty=ElasticNet(0.0), constraint=NormBall("l2"))
+"""Ridge codes, atoms in the unit ball."""
+
+
+def extra_state(biases: Biases, last_codes: Array) -> StateDict:
+    """Return what a state_dict holds besides that of the solver."""
+    arrays = {"last_codes": last_codes, "user_biases": biases.users, "item_biases": biases.items}
+    return StateDict({"offset": biases.offset}, arrays)
+
+
+@dataclass
+class MaskedState:
+    """What the method learned."""
+
+    surrogate: State
+    """Atoms and statistics of the solver."""
+
+    biases: Biases
+    """What ratings were centred by."""
+
+    last_codes: Array
+    """Code of each user as its last step computed it (n, k)."""
+
+    @property
+    def n_steps(self) -> int:
+        return self.surrogate.n_steps
+
+    def state_dict(self) -> StateDict:
+        """Return all of it by name."""
+        return self.surrogate.state_dict().merged_with(extra_state(self.biases, self.last_codes))
+
+    def grown(self, n_users: int, n_items: int) -> MaskedState:
+        """Return a copy with room for users and items that were not known; their atoms and codes start at zero."""
+        inner = copy.deepcopy(self.surrogate)
+        if n_items > len(inner.feature_counts):
+            inner.feature_counts = longer(inner.feature_counts, n_items)
+            inner.dictionary, inner.data_code = (
+                np.ascontiguousarray(longer(part.T, n_items).T) for part in (inner.dictionary, inner.data_code)
+            )
+            inner.sizes = PROBLEM.constraint.psi(inner.dictionary)
+        return MaskedState(inner, self.biases, longer(self.last_codes, n_users))
+
+    def rewound(self) -> StateDict:
+        """Return a state_dict with the atoms as a new fit would start from them."""
+        surrogate = State.start(self.surrogate.dictionary.copy(), PROBLEM, masked=False)
+        return MaskedState(surrogate, self.biases, np.zeros_like(self.last_codes)).state_dict()
+
+    @classmethod
+    def from_state_dict(cls, state_dict: StateDict) -> MaskedState:
+        """Return the state of a state_dict."""
+        surrogate = State.from_state_dict(state_dict)
+        codes = state_dict.array("last_codes", (None, len(surrogate.dictionary)), np.float32)
+        users = state_dict.array("user_biases", (len(codes),), np.float32)
+        items = state_dict.array("item_biases", (surrogate.dictionary.shape[1],), np.float32)
+        return cls(surrogate, Biases(state_dict.number("offset", float), users, items), codes)
+
+
+@dataclass(frozen=True)
+class MaskedMethod:
+    """Learns by Algorithm 1 of the paper from one row per user, in which items without a rating are missing."""
+
+    n_components: int
+    alpha: float
+    """Strength of the ridge on codes, twice the paper's lambda."""
+
+    seed: int
+    projection: Projection = "masked"
+    damping: float = 0.0
+    """Ratings of the mean added to those of each user and item for its bias."""
+
+    refit: bool = True
+    """Whether users are predicted by codes computed at the end, or by those of their last step."""
+
+    batch_size: int | None = None
+    """Users per step; None: a hundredth of them."""
+
+    forgetting: float = 0.9
+    n_epochs: float = 1
+    tol: float = 0.0
+    max_time: float | None = None
+    n_threads: int = 1
+
+    def learn(
+        self,
+        table: RatingTable,
+        callbacks: Sequence[Callback] = (),
+        *,
+        start: StateDict | None = None,
+        elapsed: Elapsed | None = None,
+    ) -> MaskedState:
+        """Learn from a table, from the beginning or from a state_dict."""
+        if start is None:
+            surrogate, first, biases = None, 0, Biases.of(table, self.damping)
+            last_codes = np.zeros((table.shape[0], self.n_components), np.float32)
+        else:
+            before = MaskedState.from_state_dict(start)
+            surrogate, biases, last_codes = before.surrogate, before.biases, before.last_codes
+            first = surrogate.n_batches
+        source = SparseSource(biases.centred(table), "ratings", absent=math.nan)
+        options = self._options(table.shape[0])
+        sample = sample_rows(source, SAMPLE, self.seed, allow_nan=True) if self.tol > 0 else None
+        surrogate = solver.fit(
+            source, self._problem(), options, surrogate, callbacks, sample=sample, first_batch=first, elapsed=elapsed,
+            last_codes=last_codes, extra_state=extra_state(biases, last_codes),
+        )  # fmt: skip
+        return MaskedState(surrogate, biases, last_codes)
+
+    def learn_more(
+        self, state: MaskedState, rows: RatingTable, known: Array, callbacks: Sequence[Callback] = ()
+    ) -> MaskedState:
+        """Learn from rows of users, in the order of their numbers, a batch at a time."""
+        state = state.grown(*rows.shape)
+        state.biases = state.biases.after(rows, state.surrogate.feature_counts > 0, self.damping)
+        present = np.unique(rows.users)
+        source = SparseSource(state.biases.centred(rows)[present], "ratings", absent=math.nan)
+        options = replace(self._options(len(present)), n_epochs=1, tol=0.0, max_time=None, shuffle=False)
+        codes = state.last_codes[present]
+        solver.fit(source, self._problem(), options, state.surrogate, callbacks, last_codes=codes)
+        state.last_codes[present] = codes
+        return state
+
+    def watching(self, table: RatingTable) -> Callable[[RunningFit], RatingModel]:
+        """Return what tells the model, without users, of a learner that learns from ``table``."""
+        biases = Biases.of(table, self.damping)
+        return lambda learner: self._model(np.asarray(learner.atoms()), biases)
+
+    def model(self, state: MaskedState) -> RatingModel:
+        """Return the model, without users."""
+        return self._model(state.surrogate.dictionary, state.biases)
+
+    def codes(self, state: MaskedState, table: RatingTable, executor: Executor) -> Codes:
+        """Return the codes of the users of the table that it learned from."""
+        return self.model(state).encode(*table.by_user(), executor) if self.refit else _last_codes(state)
+
+    def from_state_dict(self, state_dict: StateDict) -> MaskedState:
+        """Return the state of a state_dict."""
+        return MaskedState.from_state_dict(state_dict)
+
+    def last_codes(self, state_dict: StateDict) -> Codes:
+        """Return the codes of users as their last steps computed them."""
+        return _last_codes(MaskedState.from_state_dict(state_dict))
+
+    def _model(self, atoms: Array, biases: Biases) -> RatingModel:
+        k, n_items = atoms.shape
+        factors = np.zeros((n_items, row_width(k)), np.float32)
+        factors[:, :k] = atoms.T
+        return RatingModel(
+            item_factors=factors,
+            item_variances=np.zeros_like(factors),
+            item_biases=biases.items,
+            user_prior=Prior.start(np.zeros(k), learned=False, pinned=None),
+            item_prior=Prior.start(np.zeros(k), learned=False, pinned=None),
+            noise=1.0,
+            alpha=self.alpha / n_items,
+            offset=biases.offset,
+            scale=1.0,
+            damping=self.damping,
+        )
+
+    def _problem(self) -> Problem:
+        return replace(PROBLEM, alpha=self.alpha)
+
+    def _options(self, n_users: int) -> SolverOptions:
+        return SolverOptions(
+            n_components=self.n_components,
+            seed=self.seed,
+            batch_size=self.batch_size or math.ceil(n_users / N_BATCHES),
+            statistics="masked",
+            projection=self.projection,
+            schedule=PowerDecay(self.forgetting),
+            n_epochs=self.n_epochs,
+            tol=self.tol,
+            max_time=self.max_time,
+            missing=True,
+            n_threads=self.n_threads,
+        )
+
+
+def _last_codes(state: MaskedState) -> Codes:
+    n_users, k = state.last_codes.shape
+    factors = np.zeros((n_users, row_width(k)), np.float32)
+    factors[:, :k] = state.last_codes
+    return Codes(factors, np.zeros_like(factors), state.biases.users)

@@ -1,0 +1,225 @@
+"""The default method: one code Gram per item."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from terafactor._random import Purpose, generator
+from terafactor._threads import Executor
+from terafactor._typing import Array, Indices
+from terafactor.kernels.ratings import row_width
+from terafactor.ratings.methods.batches import RatingBatch, cut_into_batches
+from terafactor.ratings.methods.state import DAMPING, CompletionState
+from terafactor.ratings.methods.step import MEMORY, CompletionOptions, step
+from terafactor.ratings.serving.model import Codes, RatingModel
+from terafactor.ratings.table.table import RatingTable
+from terafactor.solver.callbacks import Callback
+from terafactor.solver.loop import Advance, Elapsed, RunningFit, run_loop
+from terafactor.solver.state_dict import StateDict
+from terafactor.solver.warm_up import warm_up_once
+
+N_BATCHES = 10
+"""Batches in a pass, unless their size is given: items are solved anew with each."""
+
+SAME = 1e-6
+"""Standard deviation of ratings, relative to their mean, below which they count as constant."""
+
+
+@dataclass(frozen=True)
+class PerItemMethod:
+    """Learns item by item, each from the codes of its own users."""
+
+    n_components: int
+    alpha: float | None
+    """Ridge per rating of variance one; None: noise and priors are learned."""
+
+    seed: int
+    memory: float = MEMORY
+    """Passes over the data after which what was learned from a rating has decayed to 1 / e of its weight."""
+
+    pinned: bool = False
+    """Whether biases are explicit."""
+
+    keep_codes: bool = False
+    """Whether positions hold the codes of users, as their last steps computed them."""
+
+    batch_size: int | None = None
+    """Users per step; None: a tenth of them."""
+
+    n_epochs: float = 1
+    tol: float = 0.0
+    max_time: float | None = None
+    shuffle: bool = True
+    """Whether users come in random order, or in that of their numbers."""
+
+    n_threads: int = 1
+
+    def learn(
+        self,
+        table: RatingTable,
+        callbacks: Sequence[Callback] = (),
+        *,
+        start: StateDict | None = None,
+        elapsed: Elapsed | None = None,
+    ) -> CompletionState:
+        """Learn from a table, from the beginning or from a state_dict."""
+        warm_up_once("ratings", "ratings", self._learn_toy)
+        started = time.perf_counter()
+        with Executor(self.n_threads) as executor:
+            state = self._initial_state(table) if start is None else CompletionState.from_state_dict(start)
+            batches = self._batches(table, state, executor)
+            last = math.ceil(self.n_epochs * len(batches) - 1e-9)  # as many as the loop of matrices does
+            learner = CompletionFit(batches, self, state, executor, self._kept_codes(table, state, start))
+            run_loop(
+                learner, range(state.n_batches, last), len(batches), callbacks, max_time=self.max_time,
+                elapsed=elapsed, started=started,
+            )  # fmt: skip
+        return state
+
+    def _learn_toy(self) -> None:
+        """Learn from four ratings, so that all kernels are there."""
+        toy = RatingTable.of([0, 0, 1, 1], [0, 1, 0, 1], [1, 2, 3, 5])
+        method = replace(self, n_components=2, n_epochs=1, batch_size=None, tol=0.0, max_time=None, n_threads=1)
+        with Executor() as executor:
+            method.codes(method.learn(toy), toy, executor)
+
+    def learn_more(
+        self, state: CompletionState, rows: RatingTable, known: Array, callbacks: Sequence[Callback] = ()
+    ) -> CompletionState:
+        """Learn from rows of users, in the order of their numbers, a batch at a time."""
+        once, state = replace(self, tol=0.0, shuffle=False), state.grown(rows.shape[1])
+        state.expect(rows, known)
+        with Executor(self.n_threads) as executor:
+            batches = once._batches(rows, state, executor)
+            run_loop(CompletionFit(batches, once, state, executor), range(len(batches)), len(batches), callbacks)
+        return state
+
+    def watching(self, table: RatingTable) -> Callable[[RunningFit], RatingModel]:
+        """Return what tells the model, without users, of a learner that learns from ``table``."""
+        return lambda learner: self.model(learner.state)  # type: ignore[attr-defined]
+
+    def model(self, state: CompletionState) -> RatingModel:
+        """Return the model, without users."""
+        return state.model(self.alpha)
+
+    def codes(self, state: CompletionState, table: RatingTable, executor: Executor) -> Codes:
+        """Return the codes of the users of a table."""
+        return self.model(state).encode(*table.by_user(), executor)
+
+    def from_state_dict(self, state_dict: StateDict) -> CompletionState:
+        """Return the state of a state_dict."""
+        return CompletionState.from_state_dict(state_dict)
+
+    def last_codes(self, state_dict: StateDict) -> Codes | None:
+        """Return the codes of users as their last steps computed them, if they were kept."""
+        if not self.keep_codes:
+            return None
+        factors, variances = state_dict.array("last_codes", (2, None, row_width(self.n_components)), np.float32)
+        return Codes(factors, variances, np.zeros(len(factors), np.float32))
+
+    @property
+    def completion(self) -> CompletionOptions:
+        """What a step needs to know."""
+        return CompletionOptions(self.alpha, self.memory, self.pinned)
+
+    def _initial_state(self, table: RatingTable) -> CompletionState:
+        """Return the state before the first step, with the mean and the spread of the ratings."""
+        offset = float(table.values.mean(dtype=np.float64))
+        scale = float(table.values.std(dtype=np.float64))
+        scale = scale if scale > SAME * abs(offset) else 1.0
+        counts = np.bincount(table.items, minlength=table.shape[1])
+        totals = np.bincount(table.items, table.values, table.shape[1])
+        means = (totals - offset * counts) / scale / (counts + DAMPING)
+        state = CompletionState.start(
+            means, self.n_components, self.seed, learned=self.alpha is None, pinned=self.pinned
+        )
+        state.offset, state.scale = offset, scale
+        state.totals += counts
+        state.n_users = int(np.count_nonzero(np.bincount(table.users, minlength=table.shape[0])))
+        return state
+
+    def _kept_codes(self, table: RatingTable, state: CompletionState, start: StateDict | None) -> Array | None:
+        """Return where codes and variances are kept (2, n, width), if they are; who was not yet coded is average."""
+        if not self.keep_codes:
+            return None
+        codes = np.zeros((2, table.shape[0], row_width(self.n_components)), np.float32)
+        if start is not None and "last_codes" in start.arrays:
+            return start.array("last_codes", codes.shape, np.float32)
+        codes[0, :, : self.n_components] = state.user_prior.mean
+        return codes
+
+    def _batches(self, table: RatingTable, state: CompletionState, executor: Executor) -> list[RatingBatch]:
+        """Cut the users that have ratings into batches, for good; ratings in units of the state."""
+        users = np.flatnonzero(np.bincount(table.users, minlength=table.shape[0]))
+        if self.shuffle:
+            users = generator(self.seed, Purpose.ROW_ORDER).permutation(users)
+        size = self.batch_size or math.ceil(len(users) / N_BATCHES)
+        groups = np.array_split(users, math.ceil(len(users) / size))
+        return cut_into_batches(table.users, table.items, state.inside(table.values), groups, table.shape[1], executor)
+
+
+class CompletionFit:
+    """What the loop drives: one step per batch, the batches of each pass in an order of its own."""
+
+    n_reseeded = 0
+
+    def __init__(
+        self,
+        batches: Sequence[RatingBatch],
+        method: PerItemMethod,
+        state: CompletionState,
+        executor: Executor,
+        last_codes: Array | None = None,
+    ) -> None:
+        self.last_codes = last_codes
+        self.batches = batches
+        self.method = method
+        self.state = state
+        self.executor = executor
+
+    @property
+    def n_steps(self) -> int:
+        return self.state.n_steps
+
+    @property
+    def n_samples(self) -> int:
+        return self.state.n_samples
+
+    def steps(self, numbers: range) -> Generator[Advance, None, None]:
+        for number in numbers:
+            epoch, place = divmod(number, len(self.batches))
+            if epoch > 0 and place == 0:
+                self.state.last_error = self.state.mean_error
+            batch = self.batches[self._order(epoch)[place]]
+            codes = step(self.state, batch, self.method.completion, self.executor)
+            if self.last_codes is not None:
+                self.last_codes[:, batch.users] = codes
+            self.state.n_batches += 1
+            yield Advance(1, batch.n_bytes)
+
+    def _order(self, epoch: int) -> Indices:
+        """Return the order of the batches in a pass."""
+        if not self.method.shuffle:
+            return np.arange(len(self.batches))
+        return generator(self.method.seed, Purpose.ROW_ORDER, epoch + 1).permutation(len(self.batches))
+
+    def has_converged(self) -> bool:
+        state = self.state
+        if state.n_batches == 0 or state.n_batches % len(self.batches) or self.method.tol == 0:
+            return False
+        return abs(state.last_error - state.mean_error) <= self.method.tol * state.mean_error
+
+    def surrogate(self) -> float:
+        return self.state.mean_error * self.state.scale**2
+
+    def atoms(self) -> Array:
+        return self.state.factors[:, : self.state.n_components].T
+
+    def state_dict(self) -> StateDict:
+        kept = {} if self.last_codes is None else {"last_codes": self.last_codes}
+        return self.state.state_dict().merged_with(StateDict({}, kept))

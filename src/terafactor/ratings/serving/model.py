@@ -1,0 +1,165 @@
+"""A fitted model of ratings: what predicts, and what codes a user from ratings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import numpy as np
+
+from terafactor._threads import Executor
+from terafactor._typing import Array, Indices
+from terafactor.kernels.ranking import predict_pairs
+from terafactor.kernels.ratings import row_width
+from terafactor.ratings.methods.encode import encode
+from terafactor.ratings.methods.prior import Prior
+from terafactor.solver.state_dict import StateDict, array_of, part_of, restore, to_state_dict
+
+
+@dataclass(frozen=True)
+class Codes:
+    """What is known of some users."""
+
+    factors: Array
+    """(b, width), float32."""
+
+    variances: Array
+    """How uncertain they are (b, width)."""
+
+    biases: Array
+    """(b,), float32; zero where the factors tell all."""
+
+    def after(self, before: Codes, present: Indices) -> Codes:
+        """Return codes of which those ``present`` are these, and others who were there before what they were."""
+        kept = np.setdiff1d(np.arange(len(before.factors)), present, assume_unique=True)
+        parts = [part.copy() for part in (self.factors, self.variances, self.biases)]
+        for part, old in zip(parts, (before.factors, before.variances, before.biases), strict=True):
+            part[kept] = old[kept]
+        return Codes(*parts)
+
+
+@dataclass(frozen=True)
+class RatingModel:
+    """Predicts ``offset + scale * (user bias + item bias + code . factors)``. Rows are padded to ``row_width(k)``."""
+
+    item_factors: Array = field(metadata=array_of("p w", np.float32))
+    """(p, width), float32."""
+
+    item_variances: Array = field(metadata=array_of("p w", np.float32))
+    """How uncertain they are (p, width)."""
+
+    item_biases: Array = field(metadata=array_of("p", np.float32))
+    """(p,), float32."""
+
+    user_prior: Prior = field(metadata=part_of(Prior))
+    """What codes look like before any rating."""
+
+    item_prior: Prior = field(metadata=part_of(Prior))
+    """What items look like."""
+
+    noise: float
+    """Variance of the noise in ratings of variance one."""
+
+    alpha: float | None
+    """Ridge per rating; None when the prior takes its part."""
+
+    offset: float
+    """Rating that stands for 0 inside."""
+
+    scale: float
+    """Difference of ratings that stands for 1 inside."""
+
+    damping: float | None
+    """Ratings of the mean added to those of a user for its bias; None when users have no bias apart from the code."""
+
+    user_factors: Array = field(
+        default_factory=lambda: np.zeros((0, 0), np.float32), metadata=array_of("n w", np.float32)
+    )
+    """Codes of the users known (n, width)."""
+
+    user_biases: Array = field(default_factory=lambda: np.zeros(0, np.float32), metadata=array_of("n", np.float32))
+    """(n,), float32."""
+
+    @property
+    def n_components(self) -> int:
+        """Number of factors, k."""
+        return len(self.user_prior.mean)
+
+    def encode(self, starts: Indices, items: Array, values: Array, executor: Executor) -> Codes:
+        """Return the codes of users from their ratings.
+
+        starts (b + 1,), items, values: ratings by user. A user without ratings gets what the model expects of anyone.
+        """
+        inside = ((values - self.offset) / self.scale).astype(np.float32) - self.item_biases[items]
+        biases = np.zeros(len(starts) - 1, np.float32)
+        if self.damping is not None:
+            counts = np.diff(starts)
+            owners = np.repeat(np.arange(len(counts)), counts)
+            totals = np.bincount(owners, inside, len(counts))
+            biases[:] = totals / np.maximum(counts + self.damping, 1e-12)
+            inside -= biases[owners]
+        codes, variances, _ = encode(
+            starts, items, inside, self.item_factors, self.item_variances, self.user_prior, self.noise, self.alpha,
+            executor,
+        )  # fmt: skip
+        return Codes(codes, variances, biases)
+
+    def with_users(self, codes: Codes) -> Self:
+        """Return the model with other users."""
+        return replace(self, user_factors=codes.factors, user_biases=codes.biases)
+
+    def transposed(self, codes: Codes) -> Self:
+        """Return the model with users and items changing places; ``codes`` are those of its users."""
+        return replace(
+            self,
+            item_factors=codes.factors,
+            item_variances=codes.variances if self.alpha is None else np.zeros_like(codes.factors),
+            item_biases=codes.biases,
+            user_factors=self.item_factors,
+            user_biases=self.item_biases,
+            user_prior=self.item_prior,
+            item_prior=self.user_prior,
+        )
+
+    def predict(self, users: Array, items: Array, executor: Executor) -> Array:
+        """Return predictions (n,) for pairs of numbers; -1 stands for one that is not known."""
+        inside = np.empty(len(users), np.float32)
+        any_user, any_item = _mean_row(self.user_prior), _mean_row(self.item_prior)
+        users, items = (np.ascontiguousarray(numbers, np.int64) for numbers in (users, items))
+
+        def predict(start: int, stop: int) -> None:
+            predict_pairs(
+                users, items, self.user_factors, self.user_biases, any_user, self.item_factors, self.item_biases,
+                any_item, start, stop, inside,
+            )  # fmt: skip
+
+        executor.split(predict, len(users))
+        return np.asarray(self.offset + self.scale * inside.astype(np.float64))
+
+    def codes_of(self, users: Indices) -> Codes:
+        """Return the codes of users by number, without variances; -1 stands for one who is not known."""
+        known = users >= 0
+        factors, biases = np.tile(_mean_row(self.user_prior), (len(users), 1)), np.zeros(len(users), np.float32)
+        factors[known], biases[known] = self.user_factors[users[known]], self.user_biases[users[known]]
+        return Codes(factors, np.zeros((0, 0), np.float32), biases)
+
+    def item_shapes(self) -> Array:
+        """Return factors of items (p, k) around their mean, which says nothing about how items differ."""
+        factors = self.item_factors[:, : self.n_components]
+        return factors - factors.mean(axis=0)
+
+    def state_dict(self) -> StateDict:
+        """Return all of it by name."""
+        return to_state_dict(self)
+
+    @classmethod
+    def from_state_dict(cls, state_dict: StateDict, n_components: int) -> RatingModel:
+        """Return the model of a state_dict, refusing one whose parts do not belong together."""
+        return restore(cls, state_dict, {"k": n_components, "w": row_width(n_components)})
+
+
+def _mean_row(prior: Prior) -> Array:
+    """Return the factors (width,) of one who is not known, who is like the mean."""
+    row = np.zeros(row_width(len(prior.mean)), np.float32)
+    row[: len(prior.mean)] = prior.mean
+    return row

@@ -1,0 +1,167 @@
+"""Predictions and recommendations as tables in files."""
+
+from __future__ import annotations
+
+import glob
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from terafactor._durable import naming
+from terafactor._typing import Array
+from terafactor.data.sources.formats import require
+from terafactor.errors import DataError, ParameterError
+from terafactor.ratings.readers.blank import without_blank_lines
+from terafactor.ratings.readers.text import COMMA, ENCLOSED, TAB, first_odd_quote, refuse_utf16, with_its_separator
+from terafactor.ratings.table.open import find_columns
+
+if TYPE_CHECKING:
+    from terafactor.ratings.matrix_completion import MatrixCompletion
+
+logger = logging.getLogger("terafactor")
+
+PAIR = ("user", "item")
+
+
+def add_predictions(
+    estimator: MatrixCompletion, pairs: Path, out: Path, columns: Mapping[str, str] | None = None
+) -> int:
+    """Write the table of pairs with a column ``prediction``; return how many there are."""
+    frame, found = _read_pairs(pairs, columns or {}, estimator.columns or {})
+    users, items = (
+        as_known(ids, frame[found[role]].to_list())
+        for role, ids in (("user", estimator.users_), ("item", estimator.items_))
+    )
+    _write_table(frame.with_columns(prediction=estimator.predict((users, items))), out)
+    return len(frame)
+
+
+def as_known(known: Array, given: Sequence[Any]) -> list[Any]:
+    """Return ids as the model has them: integers that came as text, or text that looks like integers.
+
+    Text that an integer is not written as, like ``007``, is another id than the integer, and stays text.
+    """
+    if known.dtype.kind == "U":
+        return [str(value) for value in given]
+    return [_as_integer(value) for value in given] if known.dtype.kind in "iu" else list(given)
+
+
+def _as_integer(value: Any) -> Any:
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        return value
+    return number if str(number) == str(value) else value
+
+
+@dataclass(frozen=True)
+class Recommendations:
+    """Lists of items for users."""
+
+    users: list[Any]
+    """Ids of the users."""
+
+    known: list[bool]
+    """Whether the model knows them."""
+
+    items: Array
+    """Ids of items (n_users, n), best first."""
+
+    ratings: Array
+    """Predicted ratings (n_users, n); NaN where there is no further item."""
+
+    titles: Mapping[str, str]
+    """Titles by the text of an item's id, if there are any."""
+
+    @classmethod
+    def of(
+        cls, estimator: MatrixCompletion, users: Sequence[str] | None, n: int, *, exclude_seen: bool,
+        titles: Mapping[str, str],
+    ) -> Recommendations:  # fmt: skip
+        """Return the lists of some users, or of all, warning of titles that are those of other items."""
+        if titles and titles.keys().isdisjoint(map(str, estimator.items_.tolist())):
+            logger.warning(
+                "no item of the model has a title: its ids are like %s, those of the titles like %s",
+                estimator.items_[0], next(iter(titles)),
+            )  # fmt: skip
+        asked = estimator.users_.tolist() if users is None else as_known(estimator.users_, users)
+        known = (estimator._known[0].find(asked) >= 0).tolist()
+        items, ratings = estimator.recommend(None if users is None else asked, n, exclude_seen=exclude_seen)
+        return cls(asked, known, items, ratings, titles)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one record per user, as plain values."""
+        return [
+            {"user": user, "known": known, "items": [self._item(*pair) for pair in self._list(row)]}
+            for row, (user, known) in enumerate(zip(self.users, self.known, strict=True))
+        ]
+
+    def write(self, path: Path) -> None:
+        """Write a table with one line per user and rank."""
+        polars = require("polars", extra="ratings", purpose=f"writing {path}")
+        there = np.isfinite(self.ratings)
+        rows, ranks = np.nonzero(there)
+        columns = {
+            "user": np.asarray(self.users)[rows],
+            "rank": ranks + 1,
+            "item": self.items[there],
+            "rating": self.ratings[there].astype(np.float32),
+        }
+        if self.titles:
+            columns["title"] = np.array([self.titles.get(str(item), "") for item in columns["item"]], dtype=object)
+        _write_table(polars.DataFrame(columns), path)
+
+    def _list(self, row: int) -> list[tuple[Any, float]]:
+        pairs = zip(self.items[row].tolist(), self.ratings[row].tolist(), strict=True)
+        return [(item, rating) for item, rating in pairs if np.isfinite(rating)]
+
+    def _item(self, item: Any, rating: float) -> dict[str, Any]:
+        title = self.titles.get(str(item))
+        return {"item": item, "rating": rating} | ({} if title is None else {"title": title})
+
+
+def _read_pairs(path: Path, columns: Mapping[str, str], usual: Mapping[str, str]) -> tuple[Any, dict[str, str]]:
+    """Return a table, and which of its columns hold users and items; ids of a text file are text.
+
+    columns: which hold what; usual: what the model was learned with, where the table has such columns.
+    """
+    polars = require("polars", extra="ratings", purpose=f"reading {path}")
+    try:
+        if path.suffix.lower() in (".parquet", ".pq"):
+            frame = polars.read_parquet(glob.escape(str(path)))
+            return frame, _find_pair(list(frame.columns), columns, usual)
+        refuse_utf16(path)
+        separator = with_its_separator(path, TAB if path.suffix.lower() in (".tsv", ".inter") else COMMA).separator
+        content = without_blank_lines(path)
+        header = polars.read_csv(content, separator=separator, n_rows=0).columns
+        found = _find_pair(header, columns, usual)
+        texts = {found[role]: polars.String for role in PAIR}
+        try:
+            frame = polars.read_csv(content, separator=separator, schema_overrides=texts)
+        except polars.exceptions.PolarsError:  # quotes may be part of fields, if none encloses one
+            frame = polars.read_csv(content, separator=separator, schema_overrides=texts, quote_char=None)
+            odd = first_odd_quote(path)
+            if odd is not None and any(frame[name].str.contains(ENCLOSED).any() for name in texts):
+                raise odd from None
+        return frame.with_columns(polars.col(list(texts)).str.strip_chars()), found
+    except (polars.exceptions.PolarsError, OSError) as error:
+        raise DataError(f"{path} cannot be read as a table: {error}") from error
+
+
+def _find_pair(header: list[str], columns: Mapping[str, str], usual: Mapping[str, str]) -> dict[str, str]:
+    asked = {role: name for role, name in usual.items() if role in PAIR and name in header} | dict(columns)
+    return find_columns(header, asked, needed=PAIR)
+
+
+def _write_table(frame: Any, path: Path) -> None:
+    if path.exists():
+        raise ParameterError(f"{path} exists: choose another name, or remove it")
+    writers = {".parquet": frame.write_parquet, ".csv": frame.write_csv}
+    if path.suffix.lower() not in writers:
+        raise ParameterError(f"tables are written as .parquet or .csv, got {path}")
+    with naming(path):
+        writers[path.suffix.lower()](path)

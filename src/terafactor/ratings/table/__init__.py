@@ -1,0 +1,1 @@
+"""Tables of ratings: ids, opening, splitting."""

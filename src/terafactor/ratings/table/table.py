@@ -1,0 +1,168 @@
+"""Ratings in memory: who rated what, how, and perhaps when."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from terafactor._typing import Array, Indices
+from terafactor.data.sources.sparse import check_sparse
+from terafactor.errors import DataError, ParameterError
+from terafactor.kernels.rating_order import count_keys, first_repeated, place_by_user
+from terafactor.ratings.table.ids import Ids
+
+Duplicates = Literal["error", "last", "mean"]
+
+LARGEST = float(np.finfo(np.float32).max)
+"""The largest rating that a table holds."""
+
+
+@dataclass(frozen=True)
+class RatingTable:
+    """Ratings of items by users. Built by :meth:`of` or :meth:`from_matrix`."""
+
+    users: Array
+    """Number of the user of each rating (n,), int32."""
+
+    items: Array
+    """Number of the item (n,), int32."""
+
+    values: Array
+    """The ratings (n,), float32."""
+
+    user_ids: Ids
+    """Which users the numbers stand for."""
+
+    item_ids: Ids
+    """Which items the numbers stand for."""
+
+    times: Array | None = None
+    """When each rating was given (n,), in any unit; None when not known."""
+
+    @classmethod
+    def of(
+        cls, users: Any, items: Any, ratings: Any, times: Any = None, *, duplicates: Duplicates = "error"
+    ) -> RatingTable:
+        """Return the table of three or four sequences of equal length.
+
+        duplicates: what to do when a user rates an item more than once: "error"; "last" keeps the rating that comes
+        last (by time where times are given), "mean" their mean.
+        """
+        user_ids, user_numbers = Ids.of(users)
+        item_ids, item_numbers = Ids.of(items)
+        values = np.asarray(ratings.to_numpy() if hasattr(ratings, "to_numpy") else ratings)
+        when = None if times is None else np.asarray(times)
+        lengths = {"users": len(user_numbers), "items": len(item_numbers), "ratings": len(values)}
+        if len({*lengths.values(), len(values if when is None else when)}) > 1:
+            raise DataError(f"users, items, ratings and times must have the same length, got {lengths}")
+        table = cls(user_numbers, item_numbers, _as_ratings(values), user_ids, item_ids, when)
+        return table.without_duplicates(duplicates)
+
+    @classmethod
+    def from_matrix(cls, matrix: Any, *, duplicates: Duplicates = "error") -> RatingTable:
+        """Return the table of a SciPy sparse matrix (users, items) of which stored entries are the ratings.
+
+        Row and column numbers are the ids; zeros that are stored count as ratings of zero. An entry that is stored more
+        than once is a duplicate, as :meth:`of` has them.
+        """
+        check_sparse(matrix, "the matrix of ratings")
+        entries = matrix.tocoo()
+        shape = [np.arange(length) for length in entries.shape]
+        users, items = (np.asarray(numbers).astype(np.int32) for numbers in (entries.row, entries.col))
+        table = cls(users, items, _as_ratings(entries.data), Ids(shape[0]), Ids(shape[1]))
+        return table.without_duplicates(duplicates)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of users and of items, those without ratings included."""
+        return len(self.user_ids), len(self.item_ids)
+
+    def take(self, chosen: Any) -> Self:
+        """Return some of the ratings; users and items keep their numbers."""
+        times = None if self.times is None else self.times[chosen]
+        return replace(
+            self, users=self.users[chosen], items=self.items[chosen], values=self.values[chosen], times=times
+        )
+
+    def transposed(self) -> Self:
+        """Return the table with users and items changing places."""
+        return replace(self, users=self.items, items=self.users, user_ids=self.item_ids, item_ids=self.user_ids)
+
+    def by_user(self) -> tuple[Indices, Array, Array]:
+        """Return where the ratings of each user begin (n_users + 1,), and items and values in that order."""
+        counts = np.zeros(self.shape[0], np.int64)
+        count_keys(self.users, counts)
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        items, values = np.empty_like(self.items), np.empty_like(self.values)
+        ranks = np.arange(self.shape[0])
+        place_by_user(ranks, self.users, self.items, self.values, starts[:-1].copy(), items, values)
+        return starts, items, values
+
+    def as_matrix(self) -> Any:
+        """Return the ratings as a SciPy matrix of compressed rows (users, items)."""
+        from scipy.sparse import csr_array
+
+        starts, items, values = self.by_user()
+        return csr_array((values, items, starts), shape=self.shape)
+
+    def without_duplicates(self, duplicates: Duplicates) -> Self:
+        """Return the table with one rating per pair, by the policy that :meth:`of` describes."""
+        if duplicates not in ("error", "last", "mean"):
+            raise ParameterError(f"duplicates must be 'error', 'last' or 'mean', got {duplicates!r}")
+        starts, items, _ = self.by_user()
+        repeated = first_repeated(starts, items, np.full(self.shape[1], -1, np.int32))
+        if repeated < 0:
+            return self
+        if duplicates == "error":
+            user = int(np.searchsorted(starts, repeated, side="right")) - 1
+            raise DataError(
+                f"user {self.user_ids.values[user]!s} rates item {self.item_ids.values[items[repeated]]!s} more than "
+                "once: say duplicates='last' (on the command line --duplicates last) to keep the last rating, or 'mean'"
+            )
+        return self._last_of_each() if duplicates == "last" else self._mean_of_each()
+
+    def _last_of_each(self) -> Self:
+        when = np.arange(len(self)) if self.times is None else self.times
+        order = np.lexsort((np.arange(len(self)), when, self._pairs()))
+        pairs = self._pairs()[order]
+        last = np.append(pairs[1:] != pairs[:-1], True)
+        return self.take(np.sort(order[last]))
+
+    def _mean_of_each(self) -> Self:
+        _, first, group = np.unique(self._pairs(), return_index=True, return_inverse=True)
+        means = np.bincount(group, self.values) / np.bincount(group)
+        order = np.argsort(first, kind="stable")
+        return replace(self.take(first[order]), values=means[order].astype(np.float32))
+
+    def _pairs(self) -> Indices:
+        return self.users.astype(np.int64) * self.shape[1] + self.items
+
+    def fingerprint(self) -> str:
+        """Return a hash of all ratings: equal for equal tables."""
+        digest = hashlib.sha256(repr(self.shape).encode())
+        for array in (self.users, self.items, self.values):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+
+def _as_ratings(values: Array) -> Array:
+    """Return ratings as finite float32, or say which one is not."""
+    if values.ndim != 1 or values.dtype.kind not in "fiub":
+        raise DataError(f"ratings must be a sequence of numbers, got shape {values.shape} of {values.dtype}")
+    with np.errstate(over="ignore"):  # what is beyond float32 becomes infinite, and is named below
+        ratings = values.astype(np.float32)
+    bad = np.flatnonzero(~np.isfinite(ratings))
+    if len(bad) and np.isfinite(values[bad[0]]):
+        raise DataError(
+            f"rating number {bad[0]} is {values[bad[0]]}, beyond the {LARGEST:.2g} that float32 holds: "
+            "divide ratings by a constant"
+        )
+    if len(bad):
+        raise DataError(f"rating number {bad[0]} is {values[bad[0]]}: leave out what was not rated")
+    return ratings

@@ -1,0 +1,145 @@
+"""Where a fit stands, as plain values: what a checkpoint or a model file holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from terafactor._typing import Array
+from terafactor.errors import DataError
+
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True)
+class StateDict:
+    """Numbers and arrays by name. A fit that starts from them goes on to the same bits.
+
+    The arrays of a state_dict taken from a running fit are those of the fit: write or copy them before its next step.
+    """
+
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    """Counters and the like: whatever JSON can hold."""
+
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+    """Arrays, whose order in memory (by row or by column) is part of them."""
+
+    def number(self, name: str, kind: type = int) -> Any:
+        """Return a number, refusing one that is absent or of another kind."""
+        value = self.numbers.get(name)
+        if isinstance(value, bool) or not isinstance(value, (int, float) if kind is float else kind):
+            raise DataError(
+                f"invalid {name} in the file (expected {kind.__name__}, got {value!r}): it is not written by "
+                "terafactor, or corrupted"
+            )
+        return kind(value)
+
+    def array(self, name: str, shape: tuple[int | None, ...], *dtypes: Any) -> Array:
+        """Return an array, refusing one that is absent or has another shape (None: any length) or dtype."""
+        array = self.arrays.get(name)
+        if array is None:
+            raise DataError(f"there is no array {name!r} in the file, only {', '.join(sorted(self.arrays))}")
+        fits = len(shape) == array.ndim and all(
+            needed in (None, found) for needed, found in zip(shape, array.shape, strict=True)
+        )
+        if not fits or array.dtype not in [np.dtype(dtype) for dtype in dtypes]:
+            raise DataError(
+                f"array {name!r} must have shape {shape} and dtype {' or '.join(np.dtype(d).name for d in dtypes)}, "
+                f"got {array.shape} and {array.dtype}"
+            )
+        return array
+
+    def merged_with(self, other: StateDict) -> StateDict:
+        """Return a state_dict that also holds all of another."""
+        return StateDict({**self.numbers, **other.numbers}, {**self.arrays, **other.arrays})
+
+    def section(self, name: str) -> StateDict:
+        """Return what is named ``name.something``, under the name something."""
+
+        def below(values: Mapping[str, Any]) -> dict[str, Any]:
+            return {key.removeprefix(f"{name}."): value for key, value in values.items() if key.startswith(f"{name}.")}
+
+        return StateDict(below(self.numbers), below(self.arrays))
+
+    def prefixed(self, name: str) -> StateDict:
+        """Return the same under the names ``name.something``: the inverse of :meth:`section`."""
+        return StateDict(
+            *({f"{name}.{key}": value for key, value in all_.items()} for all_ in (self.numbers, self.arrays))
+        )
+
+
+FLOATS: tuple[Any, ...] = (np.float32, np.float64)
+
+
+def array_of(shape: str, *dtypes: Any) -> dict[str, Any]:
+    """Describe an array in the metadata of a field: letters for its lengths, equal for equal lengths, and its types.
+
+    Without types it is float32 or float64, the same for all such arrays of an object.
+    """
+    return {"shape": shape.split(), "dtypes": dtypes}
+
+
+def part_of(kind: type) -> dict[str, Any]:
+    """Describe another dataclass of arrays and numbers, kept under the name of the field."""
+    return {"part": kind}
+
+
+def saved_fields(kind: type) -> list[Any]:
+    """Return the fields of a dataclass that files hold: all, unless their metadata says ``saved=False``."""
+    return [each for each in fields(kind) if each.metadata.get("saved", True)]
+
+
+def to_state_dict(thing: Any) -> StateDict:
+    """Return the fields of a dataclass by name: arrays, numbers, and other dataclasses under their names."""
+    state_dict = StateDict()
+    for each in saved_fields(type(thing)):
+        value = getattr(thing, each.name)
+        if is_dataclass(value):
+            state_dict = state_dict.merged_with(to_state_dict(value).prefixed(each.name))
+        elif isinstance(value, np.ndarray):
+            state_dict = state_dict.merged_with(StateDict({}, {each.name: value}))
+        else:
+            state_dict = state_dict.merged_with(StateDict({each.name: value}))
+    return state_dict
+
+
+def restore(kind: type[Kind], state_dict: StateDict, lengths: dict[str, int] | None = None) -> Kind:
+    """Return the dataclass that a state_dict is of, refusing arrays that do not belong together.
+
+    lengths: of letters of :func:`array_of`, those that are known beforehand; those found are added.
+    """
+    found: dict[str, Any] = {}
+    dtypes, lengths = FLOATS, {} if lengths is None else lengths
+    for each in saved_fields(kind):
+        if "part" in each.metadata:
+            found[each.name] = restore(each.metadata["part"], state_dict.section(each.name), lengths)
+        elif "shape" in each.metadata:
+            found[each.name] = array = _array(each, state_dict, dtypes, lengths)
+            dtypes = dtypes if each.metadata["dtypes"] else (array.dtype,)
+        else:
+            found[each.name] = _number(each, state_dict)
+    return kind(**found)
+
+
+def _array(each: Any, state_dict: StateDict, dtypes: tuple[Any, ...], lengths: dict[str, int]) -> Array:
+    """Return the array of a field, and add its lengths to those known."""
+    shape = each.metadata["shape"]
+    known = tuple(int(letter) if letter.isdigit() else lengths.get(letter) for letter in shape)
+    array = state_dict.array(each.name, known, *(each.metadata["dtypes"] or dtypes))
+    lengths |= {letter: length for letter, length in zip(shape, array.shape, strict=True) if not letter.isdigit()}
+    if tuple(lengths.get(letter, length) for letter, length in zip(shape, array.shape, strict=True)) != array.shape:
+        raise DataError(f"array {each.name!r} has shape {array.shape}, and lengths that must be equal differ")
+    return array
+
+
+def _number(each: Any, state_dict: StateDict) -> Any:
+    """Return a number, a list that is parsed, or what an optional field without a value has."""
+    if "parse" in each.metadata:
+        return each.metadata["parse"](state_dict.numbers.get(each.name, ()))
+    kind, _, optional = str(each.type).partition(" | ")
+    if optional and state_dict.numbers.get(each.name) is None:
+        return None
+    return state_dict.number(each.name, {"float": float, "str": str}.get(kind, int))
