@@ -54,7 +54,7 @@ def test_rule_goes_on_over_one_trial_that_brings_nothing():
 def test_rows_to_compare_on_without_any_value_are_refused(planted):
     X = planted.copy()
     X[rows_to_compare_on(ArraySource(X), SETTING["random_state"]).rows] = np.nan
-    with pytest.raises(ParameterError, match="20 rows, none of which has a value"):
+    with pytest.raises(ParameterError, match="20 rows, but none of them has a value"):
         auto(missing="nan").fit(X)
 
 

@@ -178,9 +178,9 @@ def test_streams_do_not_depend_on_how_they_are_cut():
 
 
 class TestEnd:
-    def test_it_says_that_it_has_settled(self):
+    def test_it_says_that_it_has_converged(self):
         learner = MaskedDictionaryLearning(8, random_state=0).fit(planted()[0])
-        assert (learner.stopped_by_, learner.progress_) == ("tol", "settled")
+        assert (learner.stopped_by_, learner.progress_) == ("tol", "converged")
         assert learner.n_iter_ == -(-learner._state.n_samples // 3000)
 
     def test_it_says_that_it_has_not(self, monkeypatch):
@@ -210,20 +210,20 @@ class TestAdvice:
 
     def test_a_penalty_that_is_too_strong(self):
         X = planted()[0]
-        (text,) = self.warns(r"9\d|100 % of the rows have no code: alpha=50 is too strong", X, alpha=50.0)
+        (text,) = self.warns(r"9\d|100 % of the rows have only zero codes: alpha=50 is too large", X, alpha=50.0)
         better = float(text.split("alpha=")[2].split(",")[0])
         codes = MaskedDictionaryLearning(4, alpha=better, random_state=0).fit_transform(X)
         assert (codes != 0).any(axis=1).mean() > 0.5
 
     def test_a_penalty_that_is_too_weak(self):
-        self.warns("of the codes are not zero: alpha=1e-06 is too weak.*try a higher one", planted()[0], alpha=1e-6)
+        self.warns("of the codes are nonzero: alpha=1e-06 is too small.*try alpha=", planted()[0], alpha=1e-6)
 
     def test_atoms_that_nothing_uses(self):
         X = np.zeros((200, 6))
         X[:, 0] = np.random.default_rng(0).standard_normal(200)
         X[:, 1:3] = np.random.default_rng(1).standard_normal((200, 2))
         init = np.eye(4, 6)
-        self.warns("1 of the 4 atoms are used by no row: n_components=3", X, alpha=0.05, init=init, n_epochs=2)
+        self.warns("1 of the 4 atoms are not used by any row: try n_components=3", X, alpha=0.05, init=init, n_epochs=2)
 
     def test_a_column_that_drowns_the_others(self):
         X = np.random.default_rng(0).standard_normal((200, 5))

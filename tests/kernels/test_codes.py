@@ -96,7 +96,7 @@ def test_no_penalty_is_least_squares():
 
 @pytest.mark.parametrize("n_components", [20, 70])
 def test_a_weak_penalty_takes_few_passes(n_components, caplog, monkeypatch):
-    monkeypatch.setattr("terafactor.problem.penalty.MAX_PASSES", 5)
+    monkeypatch.setattr("terafactor.problem.penalties.elastic_net.MAX_PASSES", 5)
     values, atoms = make(n_rows=30, n_components=n_components, n_observed=1600)
     alpha = 0.01 * np.abs(values @ atoms.T).mean()
     with caplog.at_level("INFO"):

@@ -48,7 +48,7 @@ def test_an_edited_configuration_is_refused(X, tmp_path, old, new):
     parameters = {name: float(value) if "." in value else int(value)} if name not in ("seed", "amount") else {}
     if name == "seed":
         parameters = {"random_state": 1}
-    with pytest.raises(DataError, match=r"belongs to another run than|cannot be chosen again"):
+    with pytest.raises(DataError, match=r"belongs to another run than|cannot reproduce the choice"):
         train(estimator(**parameters), X, run.path, resume=True)
 
 

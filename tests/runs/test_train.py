@@ -383,7 +383,7 @@ def test_amounts_to_hold_out(X, tmp_path):
             estimator()._task().hold_out(source, amount, 0)
     told = estimator()._task().hold_out(source, 7, 0)[2]
     assert estimator()._task().hold_out(source, told, 0)[2] == told
-    with pytest.raises(DataError, match="cannot be chosen again"):
+    with pytest.raises(DataError, match="cannot reproduce the choice of held-out rows"):
         estimator()._task().hold_out(source, told, 1)
 
 
@@ -415,7 +415,7 @@ def test_a_run_that_holds_nothing_out_says_so_and_why(X, tmp_path):
     np.save(tmp_path / "X.npy", np.asfortranarray(X))
     train(estimator(), tmp_path / "X.npy", tmp_path / "run")
     log = (tmp_path / "run" / "log.txt").read_text()
-    assert log.count("nothing is held out: the 90 rows come in one block") == 1
+    assert log.count("no rows are held out: the 90 rows form one block") == 1
     assert "held-out objective none, stopped by n_epochs" in log
 
 

@@ -65,7 +65,7 @@ def test_an_answer_that_is_neither_true_nor_false_is_refused(X, answer):
     def watch(snapshot):
         return answer
 
-    with pytest.raises(ParameterError, match=rf"callback .*watch returned {type(answer).__name__}, .*None to go on"):
+    with pytest.raises(ParameterError, match=rf"callback .*watch returned {type(answer).__name__}, .*None to continue"):
         fit(X, watch)
 
 

@@ -1,4 +1,4 @@
-"""When a fit has settled, and what it says about that."""
+"""When a fit has converged, and what it says about that."""
 
 import math
 from dataclasses import replace
@@ -39,8 +39,8 @@ def test_the_fall_per_pass_follows_the_length_of_a_pass():
 
 def test_progress_in_words():
     falling, level = checks(lambda rows: 1000 / rows), checks(lambda rows: 5.0)
-    assert describe_progress(level, (), 50) == "settled"
-    assert describe_progress(falling, (), 50, tol=2.0) == "settled"
+    assert describe_progress(level, (), 50) == "converged"
+    assert describe_progress(falling, (), 50, tol=2.0) == "converged"
     assert describe_progress(falling, (), 50).startswith("still improving by ")
     assert describe_progress((), (), 50) == ""
 

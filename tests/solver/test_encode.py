@@ -48,7 +48,7 @@ def test_parts_follow_each_other_and_leave_blocks_whole(X, at_once):
 def test_codes_go_straight_to_a_file(tmp_path, monkeypatch, X, suffix):
     learner = MaskedDictionaryLearning(4, random_state=0).fit(X)
     expected = learner.transform(X)
-    monkeypatch.setattr(encode_module, "MAX_VALUES", 10 * X.shape[1])
+    monkeypatch.setattr(encode_module, "VALUES_PER_PART", 10 * X.shape[1])
     codes = learner.transform(Blocks(X), out=tmp_path / f"codes{suffix}")
     assert codes.shape == expected.shape
     np.testing.assert_allclose(codes[:], expected, atol=1e-12)
@@ -69,7 +69,7 @@ def test_a_failing_source_leaves_no_file(tmp_path, X):
 
 def test_it_tells_how_far_it_is(monkeypatch, X):
     learner = MaskedDictionaryLearning(4, random_state=0).fit(X)
-    monkeypatch.setattr(encode_module, "MAX_VALUES", 10 * X.shape[1])
+    monkeypatch.setattr(encode_module, "VALUES_PER_PART", 10 * X.shape[1])
     done = []
     encode_module.encode(ArraySource(X), learner.components_, problem_of(learner), progress=done.append)
     assert sum(done) == len(X)
@@ -85,7 +85,7 @@ def test_sparse_rows_are_coded_without_being_made_dense(monkeypatch, kind, dtype
     learner = MaskedDictionaryLearning(9, alpha=alpha, random_state=0, n_threads=n_threads).fit(X)
     codes, objective = learner.transform(X.toarray()), learner.objective(X.toarray())
     monkeypatch.setattr(SparseSource, "read", None)
-    monkeypatch.setattr(encode_module, "MAX_VALUES", 1000)  # a few parts
+    monkeypatch.setattr(encode_module, "VALUES_PER_PART", 1000)  # a few parts
     found = learner.transform(X)
     assert found.dtype == dtype
     np.testing.assert_allclose(found, codes, atol=tolerance * np.abs(codes).max())

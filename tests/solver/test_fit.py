@@ -101,7 +101,7 @@ def test_a_finished_fit_has_nothing_to_resume(X):
 
 
 @pytest.mark.parametrize("reduction", [1, 3])
-def test_tol_stops_when_the_objective_has_settled(reduction):
+def test_tol_stops_when_the_objective_has_converged(reduction):
     X, _ = make_planted(n_samples=1500, n_features=120, n_atoms=20)
     learner = MaskedDictionaryLearning(
         20, alpha=0.1, reduction=reduction, statistics="masked", batch_size=40, n_epochs=10_000, tol=0.2, random_state=0

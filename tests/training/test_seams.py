@@ -7,8 +7,8 @@ import pytest
 
 from terafactor import MaskedDictionaryLearning, load_model, train
 from terafactor.errors import DataError, ParameterError
-from terafactor.problem import penalty as penalties
 from terafactor.problem import register
+from terafactor.problem.penalties import elastic_net as penalties
 from terafactor.problem.registry import REGISTERED
 from terafactor.runs.checkpoint import CheckpointPolicy
 from terafactor.solver import backends, learners, use_backend
@@ -125,7 +125,7 @@ def test_a_penalty_with_a_weight_for_each_atom(X, tmp_path):
 def test_a_penalty_without_rules_is_refused_by_name(X):
     with pytest.raises(ParameterError, match="alpha='auto' has no rule for Ridge: pass a number"):
         estimator(penalty=Ridge(), alpha="auto").fit(X)
-    with pytest.raises(ParameterError, match="needs a penalty that can be positive, which Ridge"):
+    with pytest.raises(ParameterError, match="needs a penalty with a field 'positive', which Ridge"):
         estimator(penalty=Ridge(), positive_code=True).fit(X)
     with pytest.raises(ParameterError, match="penalty must be 'l1', 'l2', ElasticNet"):
         estimator(penalty=object()).fit(X)

@@ -1,4 +1,4 @@
-"""``reduction="auto"``: start unreasonably high, halve it until held-out rows are explained no better."""
+"""``reduction="auto"``: start with a large reduction and halve it until held-out rows are not explained better."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from terafactor.solver.state import State
 logger = logging.getLogger("terafactor")
 
 BUDGET = 0.2
-"""Rows that a trial sees, as a share of those planned for the fit."""
+"""Rows of a trial, as a share of those planned for the fit."""
 
 FEWEST_STEPS = 60
-"""Steps of a trial, unless fewer are planned for the fit: below, a trial tells little."""
+"""Fewest steps of a trial, unless the fit has fewer."""
 
 VISITS = 5
-"""Steps of a trial that use a feature, at least: with fewer, atoms stay near their start and all trials look alike."""
+"""Fewest steps of a trial per feature: with fewer, atoms stay near their initial values and all trials look alike."""
 
 TOLERANCE = 0.02
-"""Share of what atoms explain that may be given up for a higher reduction."""
+"""Share of the explained energy that may be lost for a larger reduction."""
 
 PATIENCE = 2
-"""Trials in a row that improve by less than the tolerance, after which lower reductions are not tried."""
+"""Consecutive trials without an improvement above the tolerance, after which the search ends."""
 
 ROWS, ROWS_SHARE = 200, 0.05
-"""Rows to compare on: this many, or this share of them where that is less."""
+"""Rows to compare on: the smaller of this number and this share of all rows."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class ReductionTrial:
     """A short fit with one reduction."""
 
     reduction: float
-    """The one tried."""
+    """The reduction tried."""
 
     objective: float
     """Objective on the rows compared on."""
@@ -63,28 +63,28 @@ def choose_reduction(
     options: SolverOptions,
     start: Callable[[SolverOptions], State | None],
 ) -> tuple[float, list[ReductionTrial]]:
-    """Return the largest reduction that explains held-out rows about as well as any lower one, and the trials.
+    """Return the largest reduction that explains held-out rows about as well as any smaller one, and the trials.
 
-    Nothing in it depends on time: the same seed makes the same choice.
+    The choice does not depend on timings: the same seed gives the same choice.
 
     Parameters
     ----------
     source : MatrixSource
-        What will be learned from.
+        The training rows.
     held_out : MatrixSource
         Rows to compare on.
     problem : Problem
     options : SolverOptions
-        Those of the fit; their reduction is ignored.
+        The options of the fit; their reduction is ignored.
     start : callable
-        Returns the state that a fit with some options starts from.
+        Returns the initial state of a fit with given options.
     """
     nothing = np.zeros((options.n_components, source.shape[1]), source.dtype)
     unexplained = solver.objective(held_out, nothing, problem, options.n_threads, missing=options.missing)
     if np.isnan(unexplained):
         raise ParameterError(
-            f"reduction='auto' compares reductions on {held_out.shape[0]} rows, none of which has a value: "
-            "give fit a validation that has some, or reduction a number"
+            f"reduction='auto' compares reductions on {held_out.shape[0]} rows, but none of them has a value: "
+            "pass validation rows with values to fit, or a number as reduction"
         )
     path: list[ReductionTrial] = []
     for trial in _trials(source, held_out, problem, options, start):
@@ -98,19 +98,19 @@ def choose_reduction(
 
 
 def rows_to_compare_on(source: MatrixSource, seed: int) -> MatrixSource:
-    """Return a few rows of a source; the fit after the trials learns from them as well."""
+    """Return a few rows of a source. The fit after the trials learns from them as well."""
     n_rows = source.shape[0]
     rows = choose_rows(source, max(1, min(ROWS, int(ROWS_SHARE * n_rows))), seed)
     if len(rows) == n_rows:
         raise ParameterError(
-            f"reduction='auto' compares reductions on rows that trials do not learn from, and the {n_rows} rows come "
-            "in one block: give fit a validation, or reduction a number"
+            f"reduction='auto' compares reductions on held-out rows, but the {n_rows} rows form one block that cannot "
+            "be split: pass validation rows to fit, or a number as reduction"
         )
     return SelectedRows(source, rows)
 
 
 def candidates(source: MatrixSource, options: SolverOptions) -> list[int]:
-    """Return the reductions to try: powers of two downward, from the highest with which a trial can learn anything."""
+    """Return the reductions to try: decreasing powers of two, from the largest with which a trial can learn."""
     n_steps = _trial_epochs(source, options) * source.shape[0] / options.batch_size
     highest = min(n_steps / VISITS, source.shape[1] / options.n_components, largest_reduction(source))
     if highest < 2:
@@ -119,7 +119,7 @@ def candidates(source: MatrixSource, options: SolverOptions) -> list[int]:
 
 
 def has_converged(path: Sequence[ReductionTrial], unexplained: float) -> bool:
-    """Tell whether the last trials brought nothing over the best before them."""
+    """Return whether the last trials did not improve on the best before them."""
     if len(path) <= PATIENCE:
         return False
     before = min(trial.objective for trial in path[:-PATIENCE])
@@ -159,14 +159,14 @@ def _trials(
 
 
 def _without(source: MatrixSource, held_out: MatrixSource) -> MatrixSource:
-    """Return the source without the rows held out, where these are its own."""
+    """Return the source without the held-out rows if these come from it."""
     if not (isinstance(held_out, SelectedRows) and held_out.base is source):
         return source
     return SelectedRows(source, np.setdiff1d(np.arange(source.shape[0]), held_out.rows, assume_unique=True))
 
 
 class _Last:
-    """Callback that keeps the bytes read."""
+    """Callback that records the bytes read."""
 
     bytes_read = 0
 

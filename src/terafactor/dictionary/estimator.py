@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
+import inspect
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -19,12 +21,11 @@ from terafactor.data import MatrixSource
 from terafactor.data.masks import masks_of
 from terafactor.data.output import open_matrix
 from terafactor.dictionary.auto_reduction import ReductionTrial
-from terafactor.dictionary.output import hand_back_files
 from terafactor.dictionary.parameters import check_usable, options_of, problem_of
 from terafactor.dictionary.partial_fit import PartialFitTask
 from terafactor.dictionary.rows import DTYPES, rows_of
 from terafactor.dictionary.task import DictionaryTask
-from terafactor.errors import DataError
+from terafactor.errors import DataError, ParameterError
 from terafactor.problem import ElasticNet, NormBall
 from terafactor.report import Reporting
 from terafactor.solver import State
@@ -37,64 +38,78 @@ from terafactor.training.model_file import ModelFileMixin
 from terafactor.training.trainer import Trainer
 
 
-@hand_back_files
+def bypass_set_output(estimator: Any) -> Any:
+    """Class decorator: exempt codes on disk and sparse codes from ``set_output``, which would load or refuse them."""
+    wrapped = estimator.transform  # scikit-learn wraps it when the class is created
+    plain = inspect.unwrap(wrapped)
+
+    @functools.wraps(plain)
+    def transform(self: Any, X: Any, *, out: str | Path | None = None, sparse: bool = False) -> Any:
+        return wrapped(self, X) if out is None and not sparse else plain(self, X, out=out, sparse=sparse)
+
+    estimator.transform = transform
+    return estimator
+
+
+@bypass_set_output
 class MaskedDictionaryLearning(
     ModelFileMixin, Reporting, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
     r"""Factorize a matrix that is huge in both dimensions, ``X ~ codes @ components``.
 
-    Minimises over atoms in a ball the mean over rows x of
-    ``min over a of 1/2 |x - a D|^2 + alpha * Omega(a)``, looking at ``batch_size`` rows and one part in ``reduction``
-    of the features at a time.
+    Minimizes over atoms D in a ball the mean over rows x of ``min over a of 1/2 |x - a D|^2 + alpha * Omega(a)``. Each
+    step uses ``batch_size`` rows and 1 / ``reduction`` of the features.
 
     Parameters
     ----------
     n_components : int, default=20
         Number of atoms, k.
     alpha : float or "auto", default="auto"
-        Strength of the penalty on codes. "auto" follows the scale of X: for "l1", a fifth of what would leave the
-        code of the median row empty; for "l2", a tenth of the squared norm of an atom; none where codes and atoms are
-        both non-negative. ``alpha_`` has the number.
+        Strength of the penalty on codes. "auto" adapts to the scale of X: for "l1", a fifth of the smallest alpha for
+        which the median row has a zero code; for "l2", a tenth of the squared norm of an atom; 0 if both codes and
+        atoms are non-negative. ``alpha_`` is the value used.
     penalty : {"l1", "l2"} or ElasticNet, default="l1"
-        Omega: ``|a|_1`` for sparse codes, ``|a|^2 / 2``, or a mixture.
+        Omega: ``|a|_1`` for sparse codes, ``|a|^2 / 2`` for dense codes, or a mixture.
     constraint : {"l2", "l1"} or NormBall, default="l2"
-        The ball that holds every atom; "l1" makes atoms sparse.
+        The ball that contains every atom; "l1" makes atoms sparse.
     positive_code, positive_dict : bool, default=False
         Whether codes, or atoms, must be >= 0.
     reduction : float or "auto", default=1
-        How many times fewer features than there are a step uses, rounded up: the features are cut into that many
-        masks. 1 is the online algorithm of Mairal et al. (2010). "auto" finds a large one that loses little by short
-        trials on the data, counted in the time and bytes of the fit.
+        Each step uses 1 / reduction of the features: they are split into ``ceil(reduction)`` random masks. 1 is the
+        online algorithm of Mairal et al. (2010). "auto" runs short trials on the data and selects a large reduction
+        that loses little; their time and bytes count as part of the fit.
     statistics : {"auto", "full", "masked"}, default="auto"
-        "full" learns from whole rows and uses the mask to save work; "masked" reads only the masked features, and
-        wants each feature visited some 30 times; "auto" is "full" for data in memory and "masked" otherwise.
+        With ``reduction`` > 1: "full" updates the statistics of all features from whole rows and uses the mask only to
+        save computation; "masked" reads only the masked features, and needs about 30 visits of each feature. "auto" is
+        "full" for data in memory and "masked" otherwise.
     projection : {"masked", "exact"}, default="masked"
-        How atoms return to the ball after a step: "masked" keeps the entries outside the mask, "exact" projects the
-        whole atom, which costs a pass over it and has no guarantee of descent. Without masks both are the same.
+        How atoms are projected on the ball after a step: "masked" keeps the entries outside the mask fixed, "exact"
+        projects whole atoms, which costs a pass over them and does not guarantee descent. Without masks both are the
+        same.
     batch_size : int or "auto", default="auto"
-        Rows per step. "auto" is twice ``n_components``, at least 32, and fewer where rows are so long that this
-        would take more than 256 MB; ``batch_size_`` has the number.
+        Rows per step. "auto" is twice ``n_components``, at least 32, but fewer if these rows would take more than
+        256 MB. ``batch_size_`` is the value used.
     n_epochs : float or "auto", default="auto"
-        Passes over the rows. "auto" learns until the fit has settled, at most 200 passes or 20 000 rows per atom,
-        and at most one pass over more than 8 GB on disk.
+        Passes over the rows. "auto" learns until convergence, but at most 200 passes or 20 000 rows per atom, and at
+        most one pass over data on disk of more than 8 GB.
     forgetting : float or "auto", default="auto"
-        How fast the past is forgotten. "auto" remembers about ``sqrt(2 * n_components * rows seen)`` rows, at most
-        half a pass, and more where masks or missing values hide features. A number means the weights of the paper,
-        ``t ** -forgetting`` for step t; it is between 0.5 (excluded) and 1, which forgets nothing.
+        How fast the statistics forget old rows. "auto" averages over the last ``sqrt(2 * n_components * rows seen)``
+        rows, at most half a pass, and over more rows if masks or missing values hide features. A number between 0.5
+        (excluded) and 1 gives step t the weight ``t ** -forgetting`` of the paper; 1 forgets nothing.
     tol : float or "auto", default="auto"
-        Stop when the objective on a sample of the rows falls by less than this, relatively, while the rows seen
-        double; 0 never does. "auto" is 0.005 with ``n_epochs="auto"``, and 0 with a number of passes.
+        Stop when doubling the number of rows seen lowers the objective on a sample of rows by less than this,
+        relatively; 0 never stops. "auto" is 0.005 with ``n_epochs="auto"``, and 0 with a number of passes.
     max_time : float or None, default=None
-        Seconds after which the fit stops, evaluations and callbacks included.
+        Seconds after which the fit stops, including evaluations and callbacks.
     init : ndarray of shape (n_components, n_features), fitted estimator, or None, default=None
-        Atoms to start from, moved into the ball. None takes the first rows visited.
+        Initial atoms, projected on the ball. None uses the first rows visited.
     missing : {None, "nan", "absent"}, default=None
-        None refuses NaN; "nan" takes NaN for a missing value; "absent" takes the entries that a sparse matrix does
-        not store for missing ones, rather than for zeros.
+        None refuses NaN; "nan" treats NaN as missing values; "absent" treats the entries that a sparse matrix does not
+        store as missing values rather than zeros.
     random_state : int, RandomState or None, default=None
-        Seed of masks and row order. The same integer gives the same bits, for any number of threads.
+        Seed of masks and row order. The same integer gives the same bits for any number of threads.
     n_threads : int or None, default=None
-        Threads; None uses all cores.
+        Number of threads; None uses all cores.
     callbacks : sequence of callables, default=()
         Each is called with a :class:`~terafactor.solver.Snapshot` after every step; returning True stops the fit.
     verbose : int, default=0
@@ -104,31 +119,34 @@ class MaskedDictionaryLearning(
     ----------
     components_ : ndarray of shape (n_components, n_features)
         The atoms.
+    atom_energy_ : ndarray of shape (n_components,)
+        How much each atom is used: the mean over recent rows of ``a_j^2 |d_j|^2``. ``np.argsort(-atom_energy_)`` lists
+        the atoms by use.
     history_ : list of Evaluation
-        How the fit went; with ``validation`` rows, the objective on them several times per epoch.
+        History of the fit, with the objective on the ``validation`` rows several times per epoch.
     geometry_ : tuple of int or None
-        Shape of a row as a picture, where the source told one.
+        Shape of a row as an image, if the source has one.
     statistics_ : str
-        What "auto" chose.
+        The kind of statistics used.
     reduction_ : float
         The reduction used.
     reduction_path_ : list of ReductionTrial
-        The trials that reduction="auto" chose from; else empty.
+        The trials of ``reduction="auto"``; otherwise empty.
     stopped_by_ : str
-        "tol" (it has settled), "n_epochs", "max_time", "callback" or "interrupt".
+        "tol" (converged), "n_epochs", "max_time", "callback" or "interrupt".
     alpha_ : float
         The strength of the penalty used.
     batch_size_ : int
         The rows per step used.
     n_iter_ : int
-        Passes over the rows, begun ones included.
+        Passes over the rows, rounded up.
     n_steps_ : int
         Steps done.
     feature_counts_ : ndarray of shape (n_features,)
-        Samples in which each feature was used.
+        Number of rows in which each feature was used.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
-        Only when X had string column names, such as those of a frame or a Parquet file.
+        Only if X has string column names, such as those of a data frame or a Parquet file.
 
     Examples
     --------
@@ -157,7 +175,7 @@ class MaskedDictionaryLearning(
     _state: State
     _seed: int
     _constraint: NormBall
-    """Ball that holds the atoms of the state."""
+    """Ball that contains the atoms of the state."""
 
     _n_rows: int
     """Rows of a pass."""
@@ -215,13 +233,13 @@ class MaskedDictionaryLearning(
         X : array-like of shape (n_samples, n_features), MatrixSource, or anything else that open_source takes
         y : ignored
         validation : array-like of shape (n_rows, n_features) or MatrixSource, optional
-            Held-out rows, on which ``history_`` records the objective.
+            Held-out rows. ``history_`` records the objective on them.
         """
         Trainer(self._task(), FitJournal(validation)).fit(X)
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from more rows, in the order given, ``batch_size`` at a time; what is left over makes a shorter step.
+        """Learn from more rows, in the order given, ``batch_size`` per step; the last step may have fewer.
 
         Parameters
         ----------
@@ -231,7 +249,7 @@ class MaskedDictionaryLearning(
         Trainer(PartialFitTask(self), Journal()).fit(X)
         return self
 
-    def transform(self, X: Any, *, out: str | Path | None = None) -> Array:
+    def transform(self, X: Any, *, out: str | Path | None = None, sparse: bool = False) -> Any:
         """Return the codes of the rows of X, an array of shape (n_samples, n_components).
 
         The code of a row without any observed value is zero.
@@ -240,34 +258,54 @@ class MaskedDictionaryLearning(
         ----------
         X : array-like of shape (n_samples, n_features), MatrixSource, or anything else that open_source takes
         out : path, optional
-            A new ``.npy`` file or ``.zarr`` array to write them to as they are computed. What is returned then stays on
-            the disk, whatever ``set_output`` says: a read-only memory map, or the Zarr array.
+            A new ``.npy`` file or ``.zarr`` array to write the codes to as they are computed. It is returned as a
+            read-only memory map or Zarr array, whatever ``set_output`` requests.
+        sparse : bool, default=False
+            Return a ``scipy.sparse.csr_array``, which stores nonzero codes only.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from terafactor import MaskedDictionaryLearning
+        >>> X = np.random.default_rng(0).standard_normal((100, 20))
+        >>> model = MaskedDictionaryLearning(n_components=5, random_state=0).fit(X)
+        >>> codes = model.transform(X, sparse=True)
+        >>> np.array_equal(codes.toarray(), model.transform(X))
+        True
         """
         check_usable(self)
+        if out is not None and sparse:
+            raise ParameterError("out= writes dense codes: pass either out= or sparse=True")
         source = rows_of(self, X, reset=False)
-        parts = (source, self.components_, problem_of(self), resolve_threads(self.n_threads))
+        arguments = (source, self.components_, problem_of(self), resolve_threads(self.n_threads))
         with contextlib.ExitStack() as stack:
             options: dict[str, Any] = {"missing": self.missing is not None}
             if self.verbose:
                 options["progress"] = stack.enter_context(RowsProgress("encoding", source.shape[0]))
             if out is None:
-                return solver.encode(*parts, **options)
-            solver.encode_to(out, *parts, **options)
+                return solver.encode(*arguments, **options, sparse=sparse)
+            solver.encode_to(out, *arguments, **options)
         return open_matrix(out)
 
     def inverse_transform(self, X: Any) -> Array:
-        """Return ``codes @ components_``, the rows that the codes X stand for, complete where X had missing values."""
+        """Return ``codes @ components_``, the reconstruction of the rows, including their missing values.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_components)
+            The codes.
+        """
         check_usable(self)
-        codes = check_array(X, dtype=DTYPES, input_name="codes")
+        codes = check_array(X, accept_sparse="csr", dtype=DTYPES, input_name="codes")
         if codes.shape[1] != len(self.components_):
             raise DataError(f"codes have {codes.shape[1]} columns, but the model has {len(self.components_)} atoms")
         return np.asarray(codes @ self.components_)
 
     def objective(self, X: Any) -> float:
-        """Return the mean over the rows of X of ``1/2 |x - a D|^2 + alpha * Omega(a)``, with the best codes a.
+        """Return the mean over the rows of X of ``1/2 |x - a D|^2 + alpha * Omega(a)``, with optimal codes a.
 
-        With missing values the first term is that of the s observed features, times p / s; rows without any are left
-        out of the mean, which is NaN when no row has one.
+        With missing values, the first term is computed on the s observed features and scaled by p / s. Rows without
+        any value are excluded; if no row has a value, the result is NaN.
         """
         check_usable(self)
         source = rows_of(self, X, reset=False)
@@ -275,14 +313,14 @@ class MaskedDictionaryLearning(
         return solver.objective(source, self.components_, problem_of(self), n_threads, missing=missing)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return minus the objective: higher is better, as model selection expects."""
+        """Return minus the objective, so that higher is better, as model selection requires."""
         return -self.objective(X)
 
     def plan(self, X: Any) -> Plan:
-        """Return what ``fit(X)`` would take: memory, bytes read and, from a few timed steps, time.
+        """Predict memory, bytes read and, from a few timed steps, time of ``fit(X)``; the estimator does not change.
 
-        What does not fit in the memory at hand is refused, with advice. Nothing of the estimator changes. With
-        ``reduction="auto"`` it is what a fit with reduction 1 would take, trials aside.
+        Raises ParameterError if the fit needs more than the available memory. With ``reduction="auto"`` the prediction
+        is for reduction 1, without trials.
 
         Parameters
         ----------
@@ -296,9 +334,16 @@ class MaskedDictionaryLearning(
 
     @property
     def progress_(self) -> str:
-        """Whether the fit has settled, in words: "settled", or by how much it still improves per pass."""
+        """ "converged", "still improving by 1.2 % per pass", or "" if unknown."""
         check_usable(self)
         return self._progress(getattr(self, "history_", ()))
+
+    @property
+    def atom_energy_(self) -> Array:
+        """Mean over recent rows of ``a_j^2 |d_j|^2`` (k,): how much each atom is used."""
+        check_usable(self)
+        state = self._state
+        return np.diagonal(state.code_gram) * np.einsum("ij,ij->i", state.dictionary, state.dictionary)
 
     def _progress(self, history: Sequence[Evaluation]) -> str:
         checks = self._state.checks if hasattr(self, "_state") else ()

@@ -1,4 +1,4 @@
-"""The parameters of MaskedDictionaryLearning: checked, and turned into a problem and how to solve it."""
+"""From the parameters of MaskedDictionaryLearning to a problem, solver options and initial atoms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from terafactor.dictionary import defaults
 from terafactor.errors import DataError, ParameterError
 from terafactor.problem import PowerDecay, Problem
 from terafactor.problem.constraint import resolve_constraint
-from terafactor.problem.penalty import resolve_penalty
+from terafactor.problem.penalties import resolve_penalty
 from terafactor.solver.convergence import CONVERGED
 from terafactor.solver.options import SolverOptions, Statistics
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def problem_of(estimator: MaskedDictionaryLearning) -> Problem:
-    """Return what is minimised; before a fit with ``alpha="auto"``, with no penalty yet."""
+    """Return the problem. Before a fit with ``alpha="auto"`` its alpha is 0."""
     alpha = estimator.alpha
     if isinstance(alpha, str) and alpha != "auto":
         raise ParameterError(f"alpha must be 'auto' or a number >= 0, got {alpha!r}")
@@ -44,7 +44,7 @@ def problem_of(estimator: MaskedDictionaryLearning) -> Problem:
 
 
 def options_of(estimator: MaskedDictionaryLearning, source: MatrixSource, **changes: Any) -> SolverOptions:
-    """Return how the problem is solved for a source, with every "auto" resolved except that of the reduction."""
+    """Return the solver options for a source, with every "auto" resolved except ``reduction``."""
     n_rows, n_features = source.shape
     statistics: Statistics = "full" if source.in_memory else "masked"
     auto: dict[str, Any] = {
@@ -64,7 +64,7 @@ def options_of(estimator: MaskedDictionaryLearning, source: MatrixSource, **chan
     for name, automatic in auto.items():
         values[name] = getattr(estimator, name)
         if isinstance(values[name], str) and values[name] == "auto":
-            SolverOptions(estimator.n_components)  # refuses a number of atoms from which nothing follows
+            SolverOptions(estimator.n_components)  # refuses an invalid n_components, which the defaults need
             values[name] = automatic() if callable(automatic) else automatic
     if "seed" not in changes:
         values["seed"] = resolve_seed(estimator.random_state)
@@ -74,31 +74,31 @@ def options_of(estimator: MaskedDictionaryLearning, source: MatrixSource, **chan
     return replace(options, schedule=defaults.schedule(options, n_rows if options.shuffle else None))
 
 
-def options_to_go_on(estimator: MaskedDictionaryLearning, source: MatrixSource, **changes: Any) -> SolverOptions:
-    """Return the options of a fit that goes on or comes in parts: with the reduction given, or chosen before."""
-    options_of(estimator, source, **changes)  # a parameter that is wrong in itself is refused first
+def resumed_options(estimator: MaskedDictionaryLearning, source: MatrixSource, **changes: Any) -> SolverOptions:
+    """Return the options to continue a fit; ``reduction="auto"`` is what the first fit selected."""
+    options_of(estimator, source, **changes)  # refuse parameters that are invalid by themselves first
     reduction: Any = estimator.reduction
     if reduction == "auto":
         if not hasattr(estimator, "reduction_"):
             raise ParameterError(
-                "reduction='auto' needs fit, which sees all the rows: call it before partial_fit, or give a number"
+                "reduction='auto' needs fit, which sees all rows: call fit before partial_fit, or pass a number"
             )
         reduction = estimator.reduction_
-    masks_of(source, reduction, seed=0)  # refuses one above the number of features before anything changes
+    masks_of(source, reduction, seed=0)  # refuse one above the number of features before anything changes
     return options_of(estimator, source, reduction=reduction, **changes)
 
 
-def starting_atoms(
+def initial_atoms(
     estimator: MaskedDictionaryLearning, source: MatrixSource, problem: Problem, options: SolverOptions
 ) -> Array:
-    """Return the atoms (k, p) that ``init`` stands for, or those made from the first rows visited."""
+    """Return the atoms (k, p) given by ``init``, or made from the first rows visited."""
     if estimator.init is None:
         return solver.starting_atoms(source, problem, options)
     given = getattr(estimator.init, "components_", estimator.init)
     if isinstance(given, BaseEstimator):
         raise ParameterError(
-            "init is an estimator that is not fitted (clone and grid searches drop what it learned): "
-            "give its components_"
+            "init is an estimator that is not fitted (clone and grid searches discard fitted attributes): "
+            "pass its components_ instead"
         )
     if isinstance(given, str):
         raise ParameterError(f"init must be None, an array of atoms or a fitted estimator, got {given!r}")
@@ -111,15 +111,17 @@ def starting_atoms(
     if not atoms.any():
         positive = " (with positive_dict, its negative entries are)" if problem.constraint.positive else ""
         raise ParameterError(
-            f"init is zero everywhere{positive}, and atoms of zeros stay so: give others, or None for rows of X"
+            f"init is zero everywhere{positive}, and zero atoms cannot be learned: pass nonzero atoms, or None to use "
+            "rows of X"
         )
     return atoms
 
 
 def check_usable(model: MaskedDictionaryLearning) -> None:
-    """Refuse a model that is not fitted, or that a failure damaged in the middle of a step of ``partial_fit``."""
+    """Raise an error if the model is not fitted, or if ``partial_fit`` failed after it began to change the model."""
     check_is_fitted(model, "components_")
     if hasattr(model, "_state") and not model._state.intact:
         raise DataError(
-            "the model is damaged: partial_fit failed in the middle of a step. Call fit, or load the model from a file"
+            "the model is unusable, because partial_fit failed while it was changing the model: call fit, or load a "
+            "saved model"
         )

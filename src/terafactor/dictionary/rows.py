@@ -1,4 +1,4 @@
-"""Rows given by the user, as a source of validated numbers."""
+"""Validation of rows given by the user."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from terafactor.dictionary.estimator import MaskedDictionaryLearning
 
 DTYPES = [np.float64, np.float32]
-"""What is kept as it is; anything else numeric becomes float64."""
+"""Types that are kept; other numeric types become float64."""
 
 
 def rows_of(estimator: MaskedDictionaryLearning, X: Any, *, reset: bool, name: str = "X") -> MatrixSource:
@@ -47,13 +47,13 @@ def rows_of(estimator: MaskedDictionaryLearning, X: Any, *, reset: bool, name: s
     if estimator.missing == "absent":
         raise DataTypeError(
             f"missing='absent' is for sparse matrices, got {name} of type {type(X).__name__}: "
-            "mark missing entries of a dense one with NaN and say missing='nan'"
+            "mark missing entries of a dense matrix with NaN and pass missing='nan'"
         )
     return ArraySource(array, name, allow_nan=allow_nan)
 
 
 def _take_features(estimator: MaskedDictionaryLearning, source: MatrixSource) -> None:
-    """Set number and names of features, as ``validate_data`` does from an array or a frame."""
+    """Set the number and names of features, as ``validate_data`` does for arrays and data frames."""
     estimator.n_features_in_ = source.shape[1]
     if source.feature_names is not None:
         estimator.feature_names_in_ = np.array(source.feature_names, dtype=object)
@@ -62,7 +62,7 @@ def _take_features(estimator: MaskedDictionaryLearning, source: MatrixSource) ->
 
 
 def _check_features(estimator: MaskedDictionaryLearning, source: MatrixSource, name: str) -> None:
-    """Refuse a source whose features are not those of the model; one without names can be of any."""
+    """Raise DataError if the features of a source are not those of the model; names are compared if both have some."""
     if source.shape[1] != estimator.n_features_in_:
         raise DataError(
             f"{name} has {source.shape[1]} features, but the model was fitted with {estimator.n_features_in_}"
@@ -75,21 +75,21 @@ def _check_features(estimator: MaskedDictionaryLearning, source: MatrixSource, n
     if difference is not None:
         raise DataError(
             f"The feature names of {name} should match those that were passed during fit, in the same order: "
-            f"{difference}; choose them by name, as in open_source(table, columns=estimator.feature_names_in_)"
+            f"{difference}; select them by name: open_source(table, columns=estimator.feature_names_in_)"
         )
 
 
 def _fill_masked(estimator: MaskedDictionaryLearning, X: Any, name: str) -> Any:
-    """Return X, with NaN for the masked entries of a NumPy masked array."""
+    """Return X with NaN in place of the masked entries of a NumPy masked array."""
     if not isinstance(X, np.ma.MaskedArray) or not np.ma.is_masked(X):
         return X
     if estimator.missing != "nan":
-        raise DataError(f"{name} is a masked array with masked entries: say missing='nan' to take them for missing")
+        raise DataError(f"{name} is a masked array with masked entries: pass missing='nan' to treat them as missing")
     return np.ma.filled(X.astype(X.dtype if X.dtype in DTYPES else np.float64), np.nan)
 
 
 def in_native_order(X: Any) -> Any:
-    """Return X, an array of floats in the byte order of this machine if it has another: validation would widen it."""
+    """Return X in native byte order; otherwise validation would convert float32 to float64."""
     if isinstance(X, np.ndarray) and X.dtype.kind == "f" and not X.dtype.isnative:
         return X.astype(X.dtype.newbyteorder("="))
     return X

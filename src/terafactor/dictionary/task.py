@@ -1,4 +1,4 @@
-"""What learning a dictionary contributes to the training."""
+"""Training of a dictionary: what MaskedDictionaryLearning contributes to the Trainer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from terafactor.data.views.rows import sample_rows
 from terafactor.dictionary import defaults
 from terafactor.dictionary.advice import Advice, advice
 from terafactor.dictionary.auto_reduction import ReductionTrial, choose_reduction, rows_to_compare_on
-from terafactor.dictionary.parameters import check_usable, options_of, options_to_go_on, problem_of, starting_atoms
+from terafactor.dictionary.parameters import check_usable, initial_atoms, options_of, problem_of, resumed_options
 from terafactor.dictionary.rows import rows_of
 from terafactor.errors import DataError
 from terafactor.problem import Problem
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
     from terafactor.dictionary.estimator import MaskedDictionaryLearning
 
 PLANNED_PASSES = 10.0
-"""Passes that trials of reductions plan with where a fit goes on until it has settled."""
+"""Passes that trials of reductions assume for a fit that runs until convergence."""
 
 
 @dataclass(frozen=True)
 class FitSetup:
-    """Where a fit begins, or goes on from."""
+    """The arguments of a fit, with every "auto" resolved."""
 
     problem: Problem
     options: SolverOptions
     state: State
     sample: MatrixSource | None
-    """Rows to judge by; None: nothing is judged."""
+    """Rows on which convergence and the result are assessed; None for ``partial_fit``."""
 
     first_batch: int = 0
     elapsed: Elapsed | None = None
@@ -60,14 +60,14 @@ class DictionaryTask(Task):
 
     kind = "MaskedDictionaryLearning"
     estimator: MaskedDictionaryLearning
-    beginning: FitSetup
+    setup: FitSetup
     """Set by :meth:`prepare`."""
 
     stopped_by: str | None = None
-    """What ended the steps."""
+    """What ended the fit."""
 
     def open_data(self, X: Any) -> MatrixSource:
-        problem_of(self.estimator)
+        problem_of(self.estimator)  # refuse invalid parameters before reading data
         source = rows_of(self.estimator, X, reset=True)
         masks_of(source, options_of(self.estimator, source, seed=0).reduction, seed=0)
         return source
@@ -93,86 +93,71 @@ class DictionaryTask(Task):
         model = self.estimator
         n_threads, missing = resolve_threads(model.n_threads), model.missing is not None
 
-        def evaluate(learner: RunningFit) -> float:  # the problem is known in full when learning has begun
-            return solver.objective(held_out, learner.atoms(), problem_of(model), n_threads, missing=missing)
+        def evaluate(fit: RunningFit) -> float:  # alpha is known only after prepare()
+            return solver.objective(held_out, fit.atoms(), problem_of(model), n_threads, missing=missing)
 
         return evaluate
 
     def prepare(self, data: MatrixSource, start: Start) -> None:
-        state_dict = start.state_dict
-        self._begin(data, self._first(data, start) if state_dict is None else self._resumed(data, start, state_dict))
+        if start.state_dict is None:
+            self.use(self._first_setup(data, start), data)
+            return
+        self._set_choices(start.state_dict)
+        state, options = State.from_state_dict(start.state_dict), resumed_options(self.estimator, data, seed=start.seed)
+        sample, problem = sample_of(data, options), problem_of(self.estimator)
+        self.use(FitSetup(problem, options, state, sample, state.n_batches, start.elapsed), data)
 
-    def _begin(self, data: MatrixSource, beginning: FitSetup) -> None:
-        """Set what checkpoints say of the fit."""
-        model, self.beginning = self.estimator, beginning
-        model._seed, model._constraint = beginning.options.seed, beginning.problem.constraint
-        model._n_rows, model.geometry_ = data.shape[0], data.geometry
-        model.statistics_, model.reduction_ = beginning.options.statistics, beginning.options.reduction
-
-    def _first(self, data: MatrixSource, start: Start) -> FitSetup:
-        """Find what "auto" leaves to the data, and the atoms to start from."""
+    def _first_setup(self, data: MatrixSource, start: Start) -> FitSetup:
+        """Initialize the atoms, and resolve the parameters that depend on the data."""
         model = self.estimator
         problem, options = problem_of(model), options_of(model, data, seed=start.seed)
         warm_up(data, problem, options)
         started = time.perf_counter()
-        sample = self._sample(data, options)
-        atoms = starting_atoms(model, data, problem, options)
+        sample, atoms = sample_of(data, options), initial_atoms(model, data, problem, options)
+        problem = defaults.with_alpha(model.alpha, problem, sample, atoms, options)
         n_bytes = 0 if data.in_memory else data.stored_bytes(np.arange(sample.shape[0]))
         if model.init is None:
             n_bytes += data.stored_bytes(np.arange(min(options.n_components, data.shape[0])))
-        problem = self._with_alpha(problem, sample, atoms, options)
         model.reduction_path_ = []
         if model.reduction == "auto":
             reduction, model.reduction_path_ = _choose(data, problem, options, start.validation, atoms)
             options = options_of(model, data, seed=options.seed, reduction=reduction)
-        masks_of(data, options.reduction, seed=0)  # refuses one that is too large before anything changes
-        n_bytes += sum(trial.bytes_read for trial in model.reduction_path_)
+            n_bytes += sum(trial.bytes_read for trial in model.reduction_path_)
+        masks_of(data, options.reduction, seed=0)  # refuse a reduction that is too large before anything changes
         state = State.start(atoms, problem, masked=options.masked)
         return FitSetup(problem, options, state, sample, 0, Elapsed(time.perf_counter() - started, n_bytes))
 
-    def _resumed(self, data: MatrixSource, start: Start, state_dict: StateDict) -> FitSetup:
-        model = self.estimator
-        self._set_choices(state_dict)
-        options = options_to_go_on(model, data, seed=start.seed)
-        state, sample = State.from_state_dict(state_dict), self._sample(data, options)
-        return FitSetup(problem_of(model), options, state, sample, state.n_batches, start.elapsed)
-
-    def _sample(self, source: MatrixSource, options: SolverOptions) -> MatrixSource:
-        """Return the rows by which alpha, the end of the fit and its result are judged."""
-        n_rows = defaults.sample_size(options.batch_size, source.shape[1], source.stored_share)
-        return sample_rows(source, n_rows, options.seed, allow_nan=options.missing)
-
-    def _with_alpha(self, problem: Problem, sample: MatrixSource, atoms: Array, options: SolverOptions) -> Problem:
-        """Set alpha and batch size, and return the problem with the alpha that "auto" stands for."""
-        model = self.estimator
-        if model.alpha == "auto":
-            problem = replace(problem, alpha=defaults.choose_alpha(problem, sample, atoms, options))
-        model.alpha_, model.batch_size_ = float(problem.alpha), options.batch_size
-        return problem
+    def use(self, setup: FitSetup, data: MatrixSource) -> None:
+        """Set the attributes that checkpoints record about a fit."""
+        model, self.setup = self.estimator, setup
+        model.alpha_, model.batch_size_ = float(setup.problem.alpha), setup.options.batch_size
+        model.statistics_, model.reduction_ = setup.options.statistics, setup.options.reduction
+        model._seed, model._constraint = setup.options.seed, setup.problem.constraint
+        model._n_rows, model.geometry_ = data.shape[0], data.geometry
 
     def learn(self, data: MatrixSource, callbacks: Sequence[Callback]) -> None:
-        begun, model = self.beginning, self.estimator
+        setup, model = self.setup, self.estimator
         state = solver.fit(
-            data, begun.problem, begun.options, begun.state, [*callbacks, self._note_end],
-            sample=begun.sample, first_batch=begun.first_batch, elapsed=begun.elapsed,
+            data, setup.problem, setup.options, setup.state, [*callbacks, self._record_end],
+            sample=setup.sample, first_batch=setup.first_batch, elapsed=setup.elapsed,
         )  # fmt: skip
         self._set_state(state)
-        if begun.sample is not None:  # rows that come in parts have no passes
+        if setup.sample is not None:
             model.n_iter_ = max(1, math.ceil(state.n_samples / data.shape[0]))
 
-    def _note_end(self, snapshot: Snapshot) -> None:
+    def _record_end(self, snapshot: Snapshot) -> None:
         self.stopped_by = snapshot.stopped_by
 
     def review(self, data: MatrixSource) -> list[Advice]:
-        begun, state = self.beginning, self.estimator._state
+        setup, state = self.setup, self.estimator._state
         if state.n_steps == 0:
             raise DataError(
-                "the steps met no observed value, so there is nothing to learn from: every entry of X is missing, or "
-                "the masks of all steps left out those that are not"
+                "no step observed any value, so nothing was learned: every entry of X is missing, or the masks of all "
+                "steps excluded those that are not"
             )
-        if begun.sample is None:
+        if setup.sample is None:
             return []
-        return advice(data, begun.sample, state, begun.problem, begun.options, self.stopped_by)
+        return advice(data, setup.sample, state, setup.problem, setup.options, self.stopped_by)
 
     def _set_state(self, state: State) -> None:
         model = self.estimator
@@ -222,12 +207,18 @@ class DictionaryTask(Task):
         self._set_state(state)
 
     def _set_choices(self, state_dict: StateDict) -> None:
-        """Set alpha, batch size and reduction from a file; those of earlier versions leave some to the parameters."""
+        """Set alpha, batch size and reduction from a file; old files lack some, which are then parameters."""
         model, numbers = self.estimator, state_dict.numbers
         model.alpha_ = state_dict.number("alpha", float) if "alpha" in numbers else float(model.alpha)
         model.batch_size_ = state_dict.number("batch_size") if "batch_size" in numbers else int(model.batch_size)
         model.reduction_ = state_dict.number("reduction", float) if "reduction" in numbers else float(model.reduction)
         model.reduction_path_ = [ReductionTrial(**trial) for trial in numbers.get("reduction_path", ())]
+
+
+def sample_of(source: MatrixSource, options: SolverOptions) -> MatrixSource:
+    """Return the rows on which alpha, convergence and the result are assessed."""
+    n_rows = defaults.sample_size(options.batch_size, source.shape[1], source.stored_share)
+    return sample_rows(source, n_rows, options.seed, allow_nan=options.missing)
 
 
 def _choose(
@@ -237,7 +228,7 @@ def _choose(
     validation: MatrixSource | None,
     atoms: Array,
 ) -> tuple[float, list[ReductionTrial]]:
-    """Return the reduction that trials on the data choose, and the trials."""
+    """Return the reduction that trials on the data select, and the trials."""
 
     def start(tried: SolverOptions) -> State:
         return State.start(atoms.copy(), problem, masked=tried.masked)

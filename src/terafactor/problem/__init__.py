@@ -1,9 +1,30 @@
-"""What is minimized: penalty on codes, constraint on atoms, weights of the past. Mathematics only, frozen."""
+"""The optimization problem: penalties on codes, the constraint on atoms, decay of the statistics."""
 
 from terafactor.problem.constraint import NormBall
-from terafactor.problem.penalty import ElasticNet, Penalty
+from terafactor.problem.penalties import Penalty, ProximalPenalty
+from terafactor.problem.penalties.elastic_net import ElasticNet
+from terafactor.problem.penalties.group_lasso import GroupLasso
+from terafactor.problem.penalties.omp import OMP
+from terafactor.problem.penalties.simplex import Simplex
+from terafactor.problem.penalties.top_k import TopK
 from terafactor.problem.problem import Problem
 from terafactor.problem.registry import register
 from terafactor.problem.schedule import GrowingWindow, PowerDecay, Schedule
+from terafactor.problem.smooth_ball import SmoothBall
 
-__all__ = ["ElasticNet", "GrowingWindow", "NormBall", "Penalty", "PowerDecay", "Problem", "Schedule", "register"]
+__all__ = [
+    "OMP",
+    "ElasticNet",
+    "GroupLasso",
+    "GrowingWindow",
+    "NormBall",
+    "Penalty",
+    "PowerDecay",
+    "Problem",
+    "ProximalPenalty",
+    "Schedule",
+    "Simplex",
+    "SmoothBall",
+    "TopK",
+    "register",
+]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 
@@ -13,21 +14,21 @@ from terafactor._typing import Array, is_number
 from terafactor.errors import ParameterError
 from terafactor.kernels.atoms import add_sizes
 from terafactor.kernels.projection import ball_size, project
-from terafactor.problem.registry import register
+from terafactor.problem.registry import CONSTRAINTS, from_text, register
 
 Norm = Literal["l2", "l1", "elastic-net"]
 
 LARGEST_RADIUS = 1e150
-"""Its square is a number."""
+"""Its square is still finite in float64."""
 
 FAR = 1e3
-"""Radii beyond which what is left of entries is lost in the rounding of float32."""
+"""Entries larger than this many radii are projected in float64: in float32 rounding would dominate the result."""
 
 
 @register
 @dataclass(frozen=True)
 class NormBall:
-    """The set every atom stays in.
+    """The ball that contains every atom.
 
     - ``"l2"``: ``|d|_2 <= radius``
     - ``"l1"``: ``|d|_1 <= radius`` (sparse atoms)
@@ -65,15 +66,20 @@ class NormBall:
         check_flag("positive of the ball", self.positive)
 
     def as_scalars(self) -> tuple[float, float, float, bool]:
-        """Return what kernels take: ``psi(d) = l1_weight |d|_1 + l2_weight / 2 |d|^2 <= limit``, and positivity."""
+        """Return (l1_weight, l2_weight, limit, positive) of ``l1_weight |d|_1 + l2_weight / 2 |d|^2 <= limit``."""
         if self.norm == "l2":
             return 0.0, 2.0, float(self.radius) ** 2, self.positive
         if self.norm == "l1":
             return 1.0, 0.0, float(self.radius), self.positive
         return float(self.l1_ratio), 1.0 - float(self.l1_ratio), float(self.radius), self.positive
 
+    @property
+    def ball(self) -> NormBall:
+        """The plain ball, without what a subclass adds."""
+        return NormBall(self.norm, self.radius, self.l1_ratio, self.positive)
+
     def size(self, dictionary: Array) -> Array:
-        """Return, for each atom of ``dictionary`` (k, p), the quantity that is bounded, in units of its bound."""
+        """Return psi of each atom of ``dictionary`` (k, p) relative to its limit: at most 1 inside the ball."""
         return self.psi(dictionary) / self.as_scalars()[2]
 
     def psi(self, dictionary: Array) -> Array:
@@ -82,7 +88,7 @@ class NormBall:
         return atom_sizes(dictionary, l1_weight, l2_weight)
 
     def project(self, dictionary: Array) -> Array:
-        """Return the atoms of ``dictionary`` (k, p), each moved to the closest point of the ball."""
+        """Return the projection of each atom of ``dictionary`` (k, p) on the ball."""
         l1_weight, l2_weight, limit, positive = self.as_scalars()
         projected = np.array(dictionary, order="C")
         scratch = np.empty((2, n_tiles(projected.shape[1]), 4))
@@ -94,21 +100,21 @@ class NormBall:
         return projected
 
     def fill(self, dictionary: Array, share: float = 1.0) -> Array:
-        """Return the atoms scaled to use a share of the ball's limit, negative entries cut first where it is positive.
+        """Return the atoms scaled to a share of the ball's limit, after cutting negative entries if it is positive.
 
         Zero atoms stay zero. Scaling by c multiplies ``u = l1_weight |d|_1`` by c and ``v = l2_weight / 2 |d|^2`` by
-        c^2, so c is the positive root of ``v c^2 + u c = limit``, written so that nothing cancels.
+        c^2, so c is the positive root of ``v c^2 + u c = limit``, computed without cancellation.
         """
         atoms = np.array(dictionary, order="C")
         self.fill_in_place(atoms, share)
         return atoms
 
     def fill_in_place(self, atoms: Array, share: float = 1.0) -> None:
-        """Do :meth:`fill` on the atoms themselves, for matrices too large to copy."""
+        """Apply :meth:`fill` in place, for matrices too large to copy."""
         l1_weight, l2_weight, limit, positive = self.as_scalars()
         if positive:
             np.maximum(atoms, 0, out=atoms)
-        for atom in atoms:  # by a power of two, which is exact: squares of values as they come may not be numbers
+        for atom in atoms:  # scale by a power of two, which is exact, so that squares do not overflow
             np.ldexp(atom, -np.frexp(np.abs(atom).max(initial=0))[1], out=atom)
         linear = atom_sizes(atoms, l1_weight, 0.0)
         quadratic = atom_sizes(atoms, 0.0, l2_weight)
@@ -129,10 +135,19 @@ def atom_sizes(dictionary: Array, l1_weight: float, l2_weight: float) -> Array:
     return sizes
 
 
-def resolve_constraint(constraint: str | NormBall, *, positive: bool) -> NormBall:
-    """Turn what a user gives as ``constraint`` into a :class:`NormBall`."""
-    if isinstance(constraint, NormBall):
-        return replace(constraint, positive=positive or constraint.positive)
-    if not (isinstance(constraint, str) and constraint in ("l2", "l1")):
-        raise ParameterError(f"constraint must be 'l2', 'l1' or NormBall(...), got {constraint!r}")
-    return NormBall("l2" if constraint == "l2" else "l1", positive=positive)
+def resolve_constraint(constraint: Any, *, positive: bool) -> NormBall:
+    """Return the :class:`NormBall` that the parameter ``constraint`` names or is."""
+    if isinstance(constraint, str):
+        constraint = from_text(constraint, CONSTRAINTS, "constraint")
+    if not isinstance(constraint, NormBall):
+        raise ParameterError(
+            f"constraint must be one of {', '.join(sorted(CONSTRAINTS))}, or a NormBall, got {constraint!r}"
+        )
+    return replace(constraint, positive=positive or constraint.positive)
+
+
+CONSTRAINTS |= {
+    "l2": partial(NormBall, "l2"),
+    "l1": partial(NormBall, "l1"),
+    "elastic-net": lambda l1_ratio=0.5: NormBall("elastic-net", l1_ratio=l1_ratio),
+}

@@ -1,4 +1,4 @@
-"""The problem as a whole: what is minimized."""
+"""The optimization problem."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any
 from terafactor._typing import Array, is_number
 from terafactor.errors import ParameterError
 from terafactor.problem.constraint import NormBall
-from terafactor.problem.penalty import ElasticNet, Penalty
+from terafactor.problem.penalties.elastic_net import ElasticNet
+from terafactor.problem.penalties.penalty import Penalty
 
 
 @dataclass(frozen=True)
 class Problem:
-    r"""Minimize over dictionaries in the constraint the mean over rows x of l(x).
+    r"""Minimize the mean over rows x of l(x) over dictionaries whose atoms satisfy the constraint.
 
     ``l(x) = min over a of p / (2 s) |x_S - a D_S|^2 + alpha * Omega(a)``, with S the s observed features among p.
     """
@@ -26,7 +27,7 @@ class Problem:
     """Omega, the penalty on codes."""
 
     constraint: NormBall = field(default_factory=NormBall)
-    """The ball that holds every atom."""
+    """The ball that contains every atom."""
 
     code_tolerance: float = 1e-4
     """Violation of the optimality conditions allowed in codes, relative to their largest product."""
@@ -36,13 +37,13 @@ class Problem:
             raise ParameterError(f"alpha must be a number >= 0, got {self.alpha!r} (0 means no penalty)")
 
     def codes(self, gram: Array, products: Array, share: Any) -> Array:
-        """Return the codes (b, k), float64, that belong to inner products: see :meth:`Penalty.codes`.
+        """Return the codes (b, k), float64, for given inner products: see :meth:`Penalty.codes`.
 
-        share: s / p, of all rows or of each (b,). The paper scales the data term by p / s; here the penalty is scaled
-        by s / p, which has the same minimizer, and only here.
+        share: s / p, for all rows or per row (b,). The paper scales the data term by p / s. Scaling the penalty by
+        s / p instead has the same minimizer; it is done here and nowhere else.
         """
         return self.penalty.codes(gram, products, float(self.alpha) * share, self.code_tolerance)
 
     def losses(self, squares: Array, codes: Array, share: Any) -> Array:
-        """Return l(x) of each row (b,), from the squared norms of residuals on the observed features and the codes."""
+        """Return l(x) of each row (b,). squares (b,): squared norms of the residuals on the observed features."""
         return 0.5 * squares / share + float(self.alpha) * self.penalty.value(codes)

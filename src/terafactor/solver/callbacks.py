@@ -1,4 +1,4 @@
-"""What a fit tells while it runs."""
+"""Callbacks, snapshots of a running fit, and its history."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 GRACE = 0.25
-"""Seconds that evaluations may take in any case, so that short fits have a curve too."""
+"""Seconds that evaluations may always take, so that short fits have a curve too."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Where a fit stands, after a step. Nothing done to it reaches the fit.
+    """The progress of a fit after a step. Changing it does not change the fit.
 
-    Its numbers never change; :attr:`components` and :meth:`surrogate` are computed when asked for, so ask inside the
+    Its numbers are fixed; :attr:`components` and :meth:`surrogate` are computed on access, so use them inside the
     callback.
     """
 
@@ -39,70 +39,70 @@ class Snapshot:
     """Rows seen."""
 
     batches_done: int
-    """Batches read, those before an interruption included."""
+    """Batches read, including those before an interruption."""
 
     advance: int
-    """Batches since the snapshot before: one, or some where a learner does several steps at once."""
+    """Batches since the previous snapshot; more than one if the learner does several steps at once."""
 
     batches_to_do: int
-    """Batches read at the end, if nothing stops the fit before."""
+    """Batches read at the end, unless the fit stops earlier."""
 
     batches_per_epoch: int
-    """Batches in a pass over the data."""
+    """Batches per pass over the data."""
 
     seconds: float
-    """Time spent reading and learning, callbacks aside."""
+    """Time spent reading and learning, without callbacks."""
 
     bytes_read: int
     """Bytes read from the source."""
 
     n_reseeded: int
-    """Atoms started anew so far."""
+    """Atoms re-initialized so far."""
 
     end_of_epoch: bool
-    """Whether the step is the last of a pass over the data, or the fit has ended."""
+    """Whether this step ends a pass over the data or the fit."""
 
     stopped_by: str | None
-    """None while the fit runs; at the end "n_epochs", "tol", "max_time" or "callback"."""
+    """None while the fit runs, then "n_epochs", "tol", "max_time" or "callback"."""
 
     _fit: RunningFit
 
     @property
     def may_converge(self) -> bool:
-        """Whether the fit ends when it has settled, so that :attr:`batches_to_do` is a bound."""
+        """Whether the fit stops when it has converged, so that :attr:`batches_to_do` is an upper bound."""
         return bool(getattr(self._fit, "may_converge", False))
 
     @property
     def components(self) -> Array:
-        """The atoms at this moment (k, p), a copy."""
+        """A copy of the atoms (k, p)."""
         return self._fit.atoms().copy()
 
     def surrogate(self) -> float:
-        """Compute the surrogate at this moment, one product of the dictionary with itself."""
+        """Compute the surrogate, at the cost of one product of the dictionary with itself."""
         return self._fit.surrogate()
 
     def state_dict(self) -> StateDict:
-        """Return what another fit needs to go on from this moment. Use it before returning: it is not a copy."""
+        """Return what another fit needs to continue from here. Use it inside the callback: arrays are not copied."""
         return self._fit.state_dict()
 
 
 def passes_multiple(count: int, advance: int, interval: int) -> bool:
-    """Whether a count that has just grown by ``advance`` reached or passed a multiple of ``interval``."""
+    """Return whether a count that has just grown by ``advance`` reached or passed a multiple of ``interval``."""
     return count // interval > (count - advance) // interval
 
 
 class Callback(Protocol):
-    """Called after every step and once at the end. Returning True stops the fit; the model stays usable.
+    """Called after every advance and once at the end. Returning True stops the fit; the model stays usable.
 
-    On sparse rows several steps may be done at once, and :attr:`Snapshot.advance` says how many.
-    One that also has a method ``evaluated(evaluation)`` is given every line of the history as it is written.
+    On sparse rows, one advance may be several steps: see :attr:`Snapshot.advance`. A callback that has a method
+    ``evaluated(evaluation)`` also receives every entry of the history.
     """
 
     def __call__(self, snapshot: Snapshot) -> bool | None: ...
 
 
 def asks_to_stop(callback: Callback, snapshot: Snapshot) -> bool:
-    """Call back, and return whether the answer is to stop; one that is neither true nor false is refused."""
+    """Call a callback; return whether it asks to stop. Raise ParameterError if its answer has no truth value."""
     answer = callback(snapshot)
     try:
         return bool(answer)
@@ -110,13 +110,13 @@ def asks_to_stop(callback: Callback, snapshot: Snapshot) -> bool:
         name = getattr(callback, "__qualname__", callback)
         raise ParameterError(
             f"callback {name} returned {type(answer).__name__}, which is neither true nor false: "
-            "return True to stop the fit, False or None to go on"
+            "return True to stop the fit, False or None to continue"
         ) from error
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One line of the history of a fit."""
+    """One entry of the history of a fit."""
 
     step: int
     """Steps done."""
@@ -125,42 +125,42 @@ class Evaluation:
     """Rows seen."""
 
     seconds: float
-    """Time spent reading and learning, evaluations and other callbacks aside."""
+    """Time spent reading and learning, without evaluations and other callbacks."""
 
     bytes_read: int
     """Bytes read from the source."""
 
     surrogate: float
-    """Value of the surrogate, which falls to within a constant of the objective on the rows seen."""
+    """Value of the surrogate: the objective on the rows seen, up to a constant."""
 
     objective: float | None
-    """Objective on held-out rows; None without them."""
+    """Objective on held-out rows, if there are any."""
 
     sparsity: float
     """Mean over atoms of l1 norm / l2 norm, the paper's measure: small for sparse atoms."""
 
     memory: int
-    """Largest resident memory of the process so far, in bytes; 0 where the system does not tell."""
+    """Peak resident memory of the process, in bytes; 0 if unknown."""
 
     n_reseeded: int
-    """Atoms started anew so far because nothing used them."""
+    """Unused atoms re-initialized so far."""
 
 
 class Recorder:
-    """Callback that writes the history: often at the beginning, when much changes, then ten times per epoch.
+    """Callback that records the history: often at the beginning, when much changes, then ten times per epoch.
 
     Parameters
     ----------
     objective : callable taking a RunningFit and returning a float, or None
         Computes the objective on held-out rows.
     history : list of Evaluation, optional
-        The list to add to.
+        The list to append to.
     record : callable taking an Evaluation, optional
-        Takes each evaluation; by default it is appended to ``history``.
+        Called with each evaluation instead of appending it to ``history``.
     share : float
-        Share of the time that evaluations may take, beside ``GRACE`` and the last one.
+        Share of the time that evaluations may take, in addition to ``GRACE`` and the final one.
     audience : sequence of Callback
-        Those among them that have ``evaluated`` are given each evaluation.
+        Callbacks that receive each evaluation if they have a method ``evaluated``.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class Recorder:
             self.note(snapshot, with_objective=True)
 
     def note(self, snapshot: Snapshot, *, with_objective: bool = False) -> None:
-        """Record this moment, unless the history ends with it, and with its objective where that is wanted."""
+        """Record the present step once, with the held-out objective if ``with_objective``."""
         objective = self.objective if with_objective else None
         last = self.history[-1] if self.history else None
         if last is not None and last.step == snapshot.step and (objective is None or last.objective is not None):
@@ -210,12 +210,12 @@ class Recorder:
         return early or passes_multiple(done, advance, interval) or snapshot.end_of_epoch
 
     def _is_affordable(self) -> bool:
-        """Whether another evaluation, as long as the last one, stays within the share."""
+        """Return whether another evaluation, as long as the last one, stays within the share."""
         return self.seconds_spent + self._last_cost <= GRACE + self.share * (time.monotonic() - self._started)
 
 
 def evaluate(snapshot: Snapshot, objective: Callable[[RunningFit], float] | None = None) -> Evaluation:
-    """Return the line of the history for one moment, with the objective where that is wanted."""
+    """Return the entry of the history for a snapshot. objective: computes the held-out objective of a running fit."""
     running = snapshot._fit
     return Evaluation(
         step=snapshot.step,
@@ -231,7 +231,7 @@ def evaluate(snapshot: Snapshot, objective: Callable[[RunningFit], float] | None
 
 
 def sparsity(dictionary: Array) -> float:
-    """Return the mean over nonzero atoms of l1 norm / l2 norm; 0 when all are zero."""
+    """Return the mean over nonzero atoms of l1 norm / l2 norm; 0 if all are zero."""
     l1 = atom_sizes(dictionary, 1.0, 0.0)
     l2 = np.sqrt(atom_sizes(dictionary, 0.0, 2.0))
     nonzero = l2 > 0
@@ -239,7 +239,7 @@ def sparsity(dictionary: Array) -> float:
 
 
 def peak_memory() -> int:
-    """Return the largest resident memory of this process so far in bytes, 0 where the system does not tell."""
+    """Return the peak resident memory of this process in bytes, 0 if unknown."""
     try:
         import resource
     except ImportError:  # Windows

@@ -1,4 +1,4 @@
-"""Codes of rows on atoms: inner products from the backend, codes from the penalty, rows dealt to threads."""
+"""Codes of rows on atoms: the backend computes inner products, the penalty finds codes, threads share the rows."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from terafactor.problem import Problem
 from terafactor.solver.backends import Backend
 
 FEW_PRODUCTS = 2**18
-"""Rows times squared number of atoms up to which one thread codes them sooner than they are handed to others."""
+"""Rows times squared number of atoms below which one thread is faster than several."""
 
 BLOCK_ROWS = 64
-"""Rows coded together, at the least: factors of a Gram matrix are shared by the rows of a block. The blocks, and with
-them the bits of codes, do not depend on the number of threads."""
+"""Fewest rows per block: the rows of a block share the factorization of the Gram matrix. Blocks, and hence the bits of
+codes, do not depend on the number of threads."""
 
 MOST_GRAMS = 2**16
-"""Entries of the Gram matrices of a block of rows that have one each: few rows, so that threads can share blocks."""
+"""Most entries of the Gram matrices of a block if each row has its own: small, so that threads can share blocks."""
 
 
 def encode_rows(
@@ -24,8 +24,8 @@ def encode_rows(
 ) -> Array:
     """Return the codes (b, k) of the rows ``values`` (b, s) on ``atoms`` (k, s), in the type of the atoms.
 
-    n_features: p, of which the s given are a part. observed (b, s): where there is a value, zero standing for the
-    others; None when everywhere.
+    n_features: p, of which s are given. observed (b, s): True where there is a value (values are zero elsewhere);
+    None if there is one everywhere.
     """
     gram, products = backend.correlate(values, atoms)
     if observed is None:
@@ -54,10 +54,10 @@ def code_rows(gram: Array, products: Array, problem: Problem, backend: Backend, 
 def code_observed(
     gram: Array, products: Array, features: Array, observed: Array, problem: Problem, backend: Backend, n_features: int
 ) -> Array:
-    """Return the codes (b, k), float64, of rows that observe some of the features each; zero where none is.
+    """Return the codes (b, k), float64, of rows that each observe some of the features; zero if none.
 
-    gram (k, k), products (b, k): over all features, missing values counted as zero; features (s, k): the atoms,
-    transposed; observed (b, s).
+    gram (k, k), products (b, k): over all features, with zeros for missing values; features (s, k): the transposed
+    atoms; observed (b, s).
     """
     codes, size = np.zeros(products.shape), max(1, MOST_GRAMS // gram.size)
     counts = np.array([np.count_nonzero(row) for row in observed])
@@ -74,7 +74,7 @@ def code_observed(
 
 
 def by_feature(atoms: Array, backend: Backend) -> Array:
-    """Return the transpose of ``atoms`` (k, s), in order C."""
+    """Return the transpose of ``atoms`` (k, s), in C order."""
     features = np.empty(atoms.T.shape, atoms.dtype)
     backend.scatter(atoms, None, features.T)
     return features

@@ -1,4 +1,4 @@
-"""Codes and objective of all the rows of a source, for a given dictionary."""
+"""Codes and objective of all rows of a source on a given dictionary."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from scipy.sparse import csr_array, vstack
 
 from terafactor._typing import Array, Indices
 from terafactor.data import MatrixSource
@@ -18,19 +19,19 @@ from terafactor.data.output import new_matrix
 from terafactor.data.prefetch import DEPTH, read_ahead
 from terafactor.data.source import read_finite, read_stored_finite
 from terafactor.data.stream import observe
-from terafactor.problem import Problem
+from terafactor.problem import Penalty, Problem
 from terafactor.solver.backends import Backend, make_backend
 from terafactor.solver.coding import code_observed, code_rows
 from terafactor.solver.objective import row_losses
 
-MAX_VALUES = 2**22
-"""Values read at once, or a few times as many where rows come in blocks."""
+VALUES_PER_PART = 2**22
+"""Values read at once, or a few times as many if rows come in blocks."""
 
 FINAL_TOLERANCE = 1e-6
-"""Tolerance of codes that are handed out; those of a step only steer the atoms and may be rougher."""
+"""Tolerance of codes that users see; those of a step only update the atoms and may be less accurate."""
 
 Progress = Callable[[int], None]
-"""Called with a number of rows that are done."""
+"""Called with the number of rows of each finished part."""
 
 
 def _ignore(n_rows: int) -> None:
@@ -39,19 +40,19 @@ def _ignore(n_rows: int) -> None:
 
 @dataclass(frozen=True)
 class Atoms:
-    """A dictionary, and what follows from it for any rows."""
+    """A dictionary with its Gram matrix."""
 
     dictionary: Array
-    """(k, p), each atom contiguous."""
+    """(k, p), in C order."""
 
     gram: Array
-    """Their inner products (k, k), float64."""
+    """Inner products of the atoms (k, k), float64."""
 
     backend: Backend
 
     @classmethod
     def of(cls, dictionary: Array, source: MatrixSource, backend: Backend) -> Self:
-        """Return the atoms in the precision of the rows of a source."""
+        """Convert a dictionary to the precision of a source."""
         given = dictionary.astype(source.dtype, copy=False)
         in_order = given.flags.c_contiguous or given.flags.f_contiguous
         atoms = backend.gather(given, None) if in_order else np.ascontiguousarray(given)
@@ -60,22 +61,22 @@ class Atoms:
 
     @cached_property
     def by_feature(self) -> Array:
-        """The same with each feature contiguous (p, k)."""
+        """The transposed dictionary (p, k), in C order."""
         return np.ascontiguousarray(self.dictionary.T)
 
 
 @dataclass(frozen=True)
 class WholeRows:
-    """Rows that follow each other, as an array."""
+    """Consecutive rows as a dense array."""
 
     numbers: Indices
     """(b,)."""
 
     values: Array
-    """(b, p); zero where missing."""
+    """Values (b, p), zero where missing."""
 
     observed: Array | None
-    """Where there is a value (b, p); None when everywhere."""
+    """True where there is a value (b, p); None if everywhere."""
 
     @classmethod
     def read(cls, source: MatrixSource, rows: range, missing: bool) -> Self:
@@ -104,7 +105,7 @@ class WholeRows:
 
 @dataclass(frozen=True)
 class StoredRows:
-    """Rows that follow each other, of which the stored entries alone are at hand, the others being zeros."""
+    """Consecutive rows of a sparse matrix."""
 
     numbers: Indices
     """(b,)."""
@@ -136,9 +137,9 @@ class StoredRows:
         return code_rows(atoms.gram, self.products(atoms), problem, atoms.backend, 1.0)
 
     def losses(self, problem: Problem, atoms: Atoms, codes: Array) -> Array:
-        """Return l(x) of the rows, with ``|x - a D|^2 = |x|^2 - 2 a (x D')' + a D D' a'``: no row is made whole.
+        """Return l(x) of the rows by ``|x - a D|^2 = |x|^2 - 2 a (x D')' + a D D' a'``: rows stay sparse.
 
-        In float32, a loss below a millionth of the sum of these terms is rounding.
+        In float32, a loss below a millionth of the sum of these terms is rounding error.
         """
         precise = codes.astype(np.float64)
         squares = self.values.power(2).sum(axis=1, dtype=np.float64)
@@ -153,20 +154,26 @@ def encode(
     n_threads: int = 1,
     *,
     missing: bool = False,
+    sparse: bool = False,
     progress: Progress = _ignore,
-) -> Array:
-    """Return the codes (n, k) of every row on ``dictionary`` (k, p); zero for a row without any value.
+) -> Any:
+    """Return the codes (n, k) of every row on ``dictionary`` (k, p); zero for rows without any value.
 
-    missing: whether NaN stands for a missing value. progress: called with the number of rows of each part.
+    missing: whether NaN marks missing values. sparse: return a ``csr_array`` instead of an array. progress: called
+    with the number of rows of each part.
     """
-    codes = np.empty((source.shape[0], len(dictionary)), source.dtype)
+    codes = None if sparse else np.empty((source.shape[0], len(dictionary)), source.dtype)
+    sparse_parts = []
     with make_backend(n_threads) as backend:
         atoms = Atoms.of(dictionary, source, backend)
         with contextlib.closing(encoded_parts(source, atoms, problem, missing)) as parts:
             for part, found in parts:
-                codes[part.numbers] = found
+                if codes is None:
+                    sparse_parts.append(csr_array(found))
+                else:
+                    codes[part.numbers] = found
                 progress(len(found))
-    return codes
+    return vstack(sparse_parts, format="csr") if codes is None else codes
 
 
 def encode_to(
@@ -179,7 +186,7 @@ def encode_to(
     missing: bool = False,
     progress: Progress = _ignore,
 ) -> None:
-    """Write the codes to a new ``.npy`` file or Zarr array, a bounded number of rows at a time; see :func:`encode`."""
+    """Write the codes to a new ``.npy`` file or Zarr array, a bounded number of rows at a time. See :func:`encode`."""
     shape = (source.shape[0], len(dictionary))
     with (
         new_matrix(out, shape, source.dtype) as write,
@@ -194,7 +201,7 @@ def encode_to(
 def objective(
     source: MatrixSource, dictionary: Array, problem: Problem, n_threads: int = 1, *, missing: bool = False
 ) -> float:
-    """Return the mean of l(x) over the rows that have a value, in float64; NaN when none has."""
+    """Return the mean of l(x) over the rows that have a value; NaN if none has."""
     total, n_rows = 0.0, 0
     with make_backend(n_threads) as backend:
         atoms = Atoms.of(dictionary, source, backend)
@@ -206,29 +213,28 @@ def objective(
     return total / n_rows if n_rows else math.nan
 
 
-def strongest_penalties(
-    source: MatrixSource, dictionary: Array, n_threads: int = 1, *, positive: bool, missing: bool = False
+def zero_strengths(
+    source: MatrixSource, dictionary: Array, penalty: Penalty, n_threads: int = 1, *, missing: bool = False
 ) -> Array:
-    """Return for each row the strength of an l1 penalty from which on its code is zero (n,), float64.
+    """Return for each row the smallest strength of the penalty for which its code is zero (n,), float64.
 
-    That is the largest absolute correlation with an atom (the largest correlation where codes are ``positive``), over
-    the observed features and scaled up to all of them.
+    With missing values, the strength on the observed features is scaled up to all features. NaN if unknown.
     """
-    strengths = np.zeros(source.shape[0])
+    strengths = np.full(source.shape[0], np.nan)
     with make_backend(n_threads) as backend:
         atoms = Atoms.of(dictionary, source, backend)
         with contextlib.closing(row_parts(source, atoms, missing)) as parts:
             for part in parts:
-                products = part.products(atoms)
-                largest = (products if positive else np.abs(products)).max(axis=1)
-                if part.observed is not None:
-                    largest /= np.maximum(part.observed.mean(axis=1), 1 / source.shape[1])
-                strengths[part.numbers] = np.maximum(largest, 0.0)
+                found = penalty.zero_strength(part.products(atoms))
+                if found is None:
+                    break
+                share = 1.0 if part.observed is None else part.observed.mean(axis=1)
+                strengths[part.numbers] = found / np.maximum(share, 1 / source.shape[1])
     return strengths
 
 
 def row_parts(source: MatrixSource, atoms: Atoms, missing: bool) -> Generator[WholeRows | StoredRows, None, None]:
-    """Yield the rows of a source in their order, a bounded number at a time."""
+    """Yield the rows of a source in order, a bounded number at a time."""
     stored = source.is_sparse and not missing
     tasks: Iterator[Callable[[], WholeRows | StoredRows]] = (
         partial(StoredRows.read, source, rows) if stored else partial(WholeRows.read, source, rows, missing)
@@ -241,7 +247,7 @@ def row_parts(source: MatrixSource, atoms: Atoms, missing: bool) -> Generator[Wh
 def encoded_parts(
     source: MatrixSource, atoms: Atoms, problem: Problem, missing: bool
 ) -> Generator[tuple[WholeRows | StoredRows, Array], None, None]:
-    """Yield the rows of a source in their order with their codes (b, k), a bounded number at a time."""
+    """Yield the rows of a source in order with their codes (b, k), a bounded number at a time."""
     problem = replace(problem, code_tolerance=min(problem.code_tolerance, FINAL_TOLERANCE))
     with contextlib.closing(row_parts(source, atoms, missing)) as parts:
         for part in parts:
@@ -249,13 +255,13 @@ def encoded_parts(
 
 
 def rows_at_once(source: MatrixSource, n_components: int, stored: bool) -> int:
-    """Return how many rows have some MAX_VALUES values, or codes. stored: whether the stored values alone are read."""
+    """Return how many rows have about VALUES_PER_PART values, or codes. stored: whether only stored values are read."""
     per_row = source.shape[1] * source.stored_share if stored else source.shape[1]
-    return max(1, int(MAX_VALUES / max(per_row, n_components)))
+    return max(1, int(VALUES_PER_PART / max(per_row, n_components)))
 
 
 def consecutive_parts(source: MatrixSource, at_once: int) -> Iterator[range]:
-    """Cut all rows, in their order, into parts of some ``at_once`` that leave blocks of rows whole."""
+    """Split all rows, in order, into parts of about ``at_once`` rows that do not split blocks of rows."""
     start = stop = 0
     for record, rows in enumerate(source.records):
         blocks = source.row_blocks(record)

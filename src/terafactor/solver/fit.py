@@ -1,4 +1,4 @@
-"""The learning of a dictionary from a source."""
+"""Learn a dictionary from a source."""
 
 from __future__ import annotations
 
@@ -51,42 +51,40 @@ def fit(
     source : MatrixSource
         Where rows come from.
     problem : Problem
-        What is minimised.
+        What is minimized.
     options : SolverOptions
-        How.
+        How it is minimized.
     state : State, optional
-        Where to go on from, changed in place. By default atoms start from the first rows visited.
+        State to continue from, changed in place. By default the first rows visited become the atoms.
     callbacks : sequence of Callback
-        Called after every step, in this order.
+        Called after every advance, in this order.
     sample : MatrixSource, optional
-        Rows on which ``options.tol`` judges whether the fit has settled; without them it never does.
+        Rows on which convergence is checked against ``options.tol``; without them the fit never stops early.
     first_batch : int
-        Number of the first batch to read: that of the interrupted fit for one that resumes.
+        Number of the first batch to read, when a fit resumes.
     elapsed : Elapsed, optional
-        Time and bytes that an interrupted fit had used up.
+        Time and bytes that an interrupted fit had used.
     last_codes : ndarray of shape (n_samples, k), optional
-        Takes the code of each row as its last step computed it.
+        Filled with the code of each row as its last step computed it.
     extra_state : StateDict, optional
-        What positions of this fit hold besides its state.
+        What state dicts of this fit hold in addition to the state.
 
     Returns
     -------
     State
-        The state after the last step: a usable model, whatever ended the fit.
+        The state after the last step.
     """
     warm_up(source, problem, options)
     started = time.perf_counter()
     stream = make_stream(source, options, mask_offset=0 if state is None else state.n_batches - first_batch)
     elapsed = elapsed or Elapsed()
     if state is not None and state.dictionary.dtype != source.dtype:
-        raise DataError(
-            f"the state to go on from is {state.dictionary.dtype}, but the rows are {source.dtype}: convert one of them"
-        )
+        raise DataError(f"the state is {state.dictionary.dtype}, but the rows are {source.dtype}: convert one of them")
     if state is None:
         state = State.start(starting_atoms(source, problem, options), problem, masked=options.masked)
         n_bytes = source.stored_bytes(stream.first_rows(options.n_components))
         elapsed = replace(elapsed, bytes_read=elapsed.bytes_read + n_bytes)
-    last_batch = max(1, math.ceil(options.n_epochs * stream.batches_per_epoch - 1e-9))  # 0.07 of 100 is 7
+    last_batch = max(1, math.ceil(options.n_epochs * stream.batches_per_epoch - 1e-9))  # 0.07 * 100 > 7
     run_loop(
         DictionaryFit(stream, problem, options, state, sample, last_codes, extra_state),
         range(first_batch, last_batch),
@@ -100,7 +98,7 @@ def fit(
 
 
 def make_stream(source: MatrixSource, options: SolverOptions, mask_offset: int = 0) -> BatchStream:
-    """Return the batches that a fit learns from. mask_offset: number of the mask of batch 0."""
+    """Return the stream of batches of a fit. mask_offset: number of the mask of batch 0."""
     return BatchStream(
         source,
         options.batch_size,
@@ -114,7 +112,7 @@ def make_stream(source: MatrixSource, options: SolverOptions, mask_offset: int =
 
 
 class DictionaryFit:
-    """What the loop drives: a learner that advances a state on the batches of a stream, and what goes on between."""
+    """A fit in progress: a learner that advances a state on the batches of a stream, with maintenance in between."""
 
     def __init__(
         self,
@@ -137,11 +135,7 @@ class DictionaryFit:
         self._monitor = None
         if options.tol > 0 and sample is not None:
             self._monitor = ConvergenceMonitor(sample, problem, options, stream.masks.cycle_length)
-
-    @property
-    def may_converge(self) -> bool:
-        """Whether the fit ends when it has settled."""
-        return self._monitor is not None
+        self.may_converge = self._monitor is not None
 
     @property
     def n_steps(self) -> int:
@@ -162,20 +156,14 @@ class DictionaryFit:
             contextlib.closing(learner.read(self.stream, numbers.start, numbers.stop)) as parts,
         ):
             for data in parts:
-                state.intact = False
                 evidence = learner.advance(state, data)
                 maintain(state, evidence, self.problem, self.options)
-                state.intact = True
                 if self.last_codes is not None:
                     self.last_codes[evidence.rows] = evidence.codes
                 yield Advance(evidence.n_batches, evidence.n_bytes)
 
     def has_converged(self) -> bool:
-        if self._monitor is None:
-            return False
-        if self._monitor.is_due(self.state):
-            self._monitor.check(self.state, self.atoms())
-        return self._monitor.has_converged(self.state)
+        return self._monitor is not None and self._monitor.check(self.state)
 
     def surrogate(self) -> float:
         with self._backend as backend:
@@ -189,32 +177,32 @@ class DictionaryFit:
 
 
 def starting_atoms(source: MatrixSource, problem: Problem, options: SolverOptions) -> Array:
-    """Return the atoms (k, p) that a fit starts from by itself: made from the first rows that it visits."""
+    """Return the default initial atoms (k, p), made from the first rows that the fit visits."""
     stream = make_stream(source, options)
     rows = read_finite(source, stream.first_rows(options.n_components), allow_nan=options.missing)
     if options.missing:
         np.nan_to_num(rows, copy=False, nan=0.0)
     check_scale(rows)
-    with single_threaded_blas:  # threads of BLAS would change last bits
+    with single_threaded_blas:  # the number of BLAS threads would change the last bits
         return initial_atoms(rows, options.n_components, problem.constraint, options.seed)
 
 
 def check_scale(rows: Array) -> None:
-    """Refuse rows whose products with each other are too large or too small for their type."""
+    """Raise DataError if sums of squares of the rows overflow or underflow their type."""
     largest, limits = float(np.abs(rows).max(initial=0)), np.finfo(rows.dtype)
     least, most = math.sqrt(limits.tiny / limits.eps), math.sqrt(limits.max * limits.eps)
     if largest and not least < largest < most:
         raise DataError(
-            f"the first rows of X are up to {largest:.2g} in size, and {rows.dtype} has no room for sums of their "
-            f"squares: it takes values from {least:.0e} to {most:.0e}; rescale X"
+            f"the largest value in the first rows of X is {largest:.2g}, so sums of squares leave the range of "
+            f"{rows.dtype}: rescale X to values between {least:.0e} and {most:.0e}, or pass X as float64"
         )
 
 
 def initial_atoms(rows: Array, n_components: int, constraint: NormBall, seed: int) -> Array:
-    """Return k atoms on the boundary of the ball, made from the first rows (m, p), in their memory where it suffices.
+    """Return k atoms on the boundary of the ball, made from rows (m, p); reuses the memory of ``rows`` if m >= k.
 
-    Each row makes an atom. Where there are fewer rows than atoms, or a row leaves nothing (zeros, or only negative
-    entries for positive atoms), the atom is a random mixture of the rows plus noise of their scale.
+    Each row becomes an atom. If there are fewer rows than atoms, or a row is empty (all zero, or without positive
+    entries for non-negative atoms), the atom is a random mixture of the rows plus noise of their scale.
     """
     atoms = rows
     if len(rows) < n_components:

@@ -1,4 +1,4 @@
-"""The only loop: advance, tell, until something stops it."""
+"""The training loop: advance, notify callbacks, until something stops it."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from terafactor.solver.state_dict import StateDict
 
 
 class Advance(NamedTuple):
-    """What a fit has done since it told last."""
+    """The work done since the last notification."""
 
     n_batches: int
-    """Batches learned from, of one epoch."""
+    """Batches learned from, all of one epoch."""
 
     n_bytes: int
     """Bytes read."""
 
 
 class RunningFit(Protocol):
-    """What the loop drives: a fit that goes on step by step, and whose state_dict is known after each."""
+    """A fit in progress, as the loop and callbacks see it."""
 
     @property
     def n_steps(self) -> int:
-        """Steps done since the beginning."""
+        """Steps done, including those before an interruption."""
 
     @property
     def n_samples(self) -> int:
@@ -36,27 +36,27 @@ class RunningFit(Protocol):
 
     @property
     def n_reseeded(self) -> int:
-        """Atoms started anew."""
+        """Atoms re-initialized."""
 
     def steps(self, numbers: range) -> Generator[Advance, None, None]:
-        """Do one step per batch number, and tell after one or some; closing it leaves a usable model."""
+        """Do one step per batch number; yield after each step or group of steps. Closing it leaves a usable model."""
 
     def has_converged(self) -> bool:
-        """Whether the last step, be it one before an interruption, showed that going on changes little."""
+        """Return whether further steps would change little. Also valid right after resuming."""
 
     def surrogate(self) -> float:
-        """Compute the value of what the steps minimise."""
+        """Compute the value of the surrogate, which the steps minimize."""
 
     def atoms(self) -> Array:
-        """Return the atoms (k, p); not to be changed."""
+        """Return the atoms (k, p); do not modify them."""
 
     def state_dict(self) -> StateDict:
-        """Return what another fit needs to go on from here."""
+        """Return all that another fit needs to continue from here."""
 
 
 @dataclass(frozen=True)
 class Elapsed:
-    """What a fit had used up before it was interrupted."""
+    """What a fit had used before it was interrupted."""
 
     seconds: float = 0.0
     bytes_read: int = 0
@@ -72,7 +72,7 @@ def run_loop(
     elapsed: Elapsed | None = None,
     started: float | None = None,
 ) -> None:
-    """Let a fit do one step per number, and call back whenever it tells of some.
+    """Run a fit over batches, and call the callbacks after every advance and at the end.
 
     Parameters
     ----------
@@ -81,21 +81,22 @@ def run_loop(
         Numbers of the batches to learn from, counted over all epochs.
     batches_per_epoch : int
     callbacks : sequence of Callback
-        Called at every advance and at the end, in this order; one that returns True stops the loop.
+        Called in this order; one that returns True stops the loop.
     max_time : float, optional
-        Seconds after which the loop stops, callbacks and what had elapsed before included.
+        Seconds after which the loop stops, including callbacks and ``elapsed``.
     elapsed : Elapsed, optional
-        What an interrupted fit had used up, counted in what callbacks are told.
+        What an interrupted fit had used; counted in the snapshots.
     started : float, optional
-        Reading of ``time.perf_counter`` at which the fit began; by default now.
+        Value of ``time.perf_counter()`` at the start of the fit; now by default.
     """
     before = elapsed or Elapsed()
     started = (time.perf_counter() if started is None else started) - before.seconds
-    bytes_read, idle = before.bytes_read, 0.0
-    stopped_by = "tol" if fit.has_converged() else None  # and then interrupted before its end was written
+    bytes_read, batches_done, in_callbacks = before.bytes_read, numbers.start, 0.0
+    # A resumed fit may have converged just before it was interrupted.
+    stopped_by = "tol" if fit.has_converged() else None
 
-    def tell(advance: int, end_of_epoch: bool, stopped_by: str | None) -> bool:
-        nonlocal idle
+    def notify(advance: int, end_of_epoch: bool, stopped_by: str | None) -> bool:
+        nonlocal in_callbacks
         paused = time.perf_counter()
         snapshot = Snapshot(
             step=fit.n_steps,
@@ -104,28 +105,27 @@ def run_loop(
             advance=advance,
             batches_to_do=numbers.stop,
             batches_per_epoch=batches_per_epoch,
-            seconds=paused - started - idle,
+            seconds=paused - started - in_callbacks,
             bytes_read=bytes_read,
             n_reseeded=fit.n_reseeded,
             end_of_epoch=end_of_epoch,
             stopped_by=stopped_by,
             _fit=fit,
         )
-        stop = any([asks_to_stop(callback, snapshot) for callback in callbacks])  # all of them, whatever one says
-        idle += time.perf_counter() - paused
+        stop = any([asks_to_stop(callback, snapshot) for callback in callbacks])  # call all of them
+        in_callbacks += time.perf_counter() - paused
         return stop
 
-    batches_done = numbers.start
     with contextlib.closing(fit.steps(numbers if stopped_by is None else numbers[:0])) as steps:
         for advance in steps:
             bytes_read += advance.n_bytes
             batches_done += advance.n_batches
             if fit.has_converged():
                 stopped_by = "tol"
-            if tell(advance.n_batches, batches_done % batches_per_epoch == 0, None):
+            if notify(advance.n_batches, batches_done % batches_per_epoch == 0, None):
                 stopped_by = stopped_by or "callback"
             if max_time is not None and time.perf_counter() - started > max_time:
                 stopped_by = stopped_by or "max_time"
             if stopped_by is not None:
                 break
-        tell(0, True, stopped_by or "n_epochs")
+        notify(0, True, stopped_by or "n_epochs")

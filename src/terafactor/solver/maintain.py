@@ -1,4 +1,4 @@
-"""What happens between steps, never inside one: unused atoms, drift of sizes, numbers that overflow."""
+"""Maintenance between steps: unused atoms, rounding errors in sizes, overflow."""
 
 from __future__ import annotations
 
@@ -15,44 +15,44 @@ from terafactor.solver.options import SolverOptions
 from terafactor.solver.state import State
 
 CYCLES_OF_SIZES = 10
-"""Cycles of masks after which the sizes of atoms, kept by adding and subtracting, are computed from scratch."""
+"""Cycles of masks after which the sizes of atoms are recomputed: masked steps only update them, and errors add up."""
 
 
 @dataclass(frozen=True)
 class WorstRows:
-    """Rows of a batch, those that are reconstructed worst first."""
+    """The rows of a batch, sorted by decreasing reconstruction error."""
 
     values: Array
-    """(b, s), zero where missing."""
+    """Values (b, s), zero where missing."""
 
     columns: Indices | None
-    """Their features (s,); None: all."""
+    """Features observed (s,); None for all."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the steps of one ``advance`` say about the state, beyond the state itself."""
+    """What one ``Learner.advance`` reports besides the new state."""
 
     rows: Indices
-    """Numbers of the rows learned from (m,)."""
+    """Row numbers (m,)."""
 
     codes: Array
     """Their codes (m, k)."""
 
     n_batches: int
-    """Batches learned from."""
+    """Number of batches."""
 
     n_bytes: int
-    """Bytes read for them."""
+    """Bytes read from the source."""
 
     worst_rows: WorstRows | None
-    """Of the last batch, if an atom is unused."""
+    """Worst rows of the last batch; None unless an atom is unused."""
 
 
 def find_worst_rows(state: State, batch: Batch, codes: Array, options: SolverOptions) -> WorstRows | None:
-    """Return the rows of a batch from which unused atoms can start again; None if no atom is unused.
+    """Return the rows of a batch that can re-initialize unused atoms; None if no atom is unused.
 
-    A batch without any nonzero code says that the penalty is strong, not that atoms are of no use.
+    A batch without any nonzero code means that the penalty is strong, not that atoms are useless.
     """
     if not has_unused_atoms(state, options) or not codes.any():
         return None
@@ -67,12 +67,12 @@ def find_worst_rows(state: State, batch: Batch, codes: Array, options: SolverOpt
 
 
 def has_unused_atoms(state: State, options: SolverOptions) -> bool:
-    """Whether an atom had no nonzero code for long."""
+    """Return whether some atom has had no nonzero code for ``options.reseed_after`` rows."""
     return bool(state.idle_rows.max() >= options.reseed_after)
 
 
 def maintain(state: State, evidence: Evidence, problem: Problem, options: SolverOptions) -> None:
-    """Leave a state fit for the next steps: re-initialize unused atoms, and correct or refuse what rounding did."""
+    """Prepare a state for the next steps: re-initialize unused atoms, recompute sizes, refuse overflow."""
     if evidence.worst_rows is not None:
         reseed_unused(state, evidence.worst_rows, problem, options.reseed_after)
     cycle_length = math.ceil(options.reduction)
@@ -83,10 +83,10 @@ def maintain(state: State, evidence: Evidence, problem: Problem, options: Solver
 
 
 def reseed_unused(state: State, worst: WorstRows, problem: Problem, reseed_after: int) -> None:
-    """Re-initialize unused atoms with rows that are reconstructed badly.
+    """Re-initialize unused atoms with badly reconstructed rows.
 
-    An atom seen through a mask starts with the mask's share of the ball, so that the masks after it find room; the
-    statistics of the atom start from zero, or the next sweep would undo the change.
+    An atom made from a masked row fills only the mask's share of the ball, so that later masks can fill the rest. Its
+    statistics are set to zero; otherwise the next sweep would undo the change.
     """
     chosen = slice(None) if worst.columns is None else worst.columns
     share = worst.values.shape[1] / state.dictionary.shape[1]
@@ -106,9 +106,9 @@ def reseed_unused(state: State, worst: WorstRows, problem: Problem, reseed_after
 
 
 def check_atoms(state: State) -> None:
-    """Refuse to go on with atoms that are not finite any more, as their sizes show, or the codes on them."""
+    """Raise DataError if atoms or codes are no longer finite."""
     if not math.isfinite(state.sizes.sum() + state.code_gram.trace()):
         raise DataError(
-            f"codes are so small against X that atoms overflow {state.dictionary.dtype}: alpha is too large for X, or "
-            "X too small; lower alpha, rescale X, or pass float64"
+            f"atoms overflow {state.dictionary.dtype} because codes are tiny compared with X: alpha is too large for "
+            "this X; lower alpha, rescale X, or pass X as float64"
         )

@@ -1,4 +1,4 @@
-"""How much memory there is for this process."""
+"""Memory available to this process."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 
 
 def available_memory() -> int | None:
-    """Return the bytes that this process may still take, None where nothing tells.
+    """Return the bytes that this process may still allocate, None if unknown.
 
-    The least of what the machine has left, what the limit of address space leaves (``ulimit -v``), and what the
-    control groups of the process leave (containers, batch systems). Only Linux tells what is taken already: elsewhere
-    it is all that the machine has, or the limit of address space.
+    The minimum of the free memory of the machine, the address space limit (``ulimit -v``) and the limits of control
+    groups (containers, batch systems). What is already in use is known on Linux only; elsewhere the limits count.
     """
     bounds = [_machine(), _address_space(), *_control_groups()]
     return min((max(bound, 0) for bound in bounds if bound is not None), default=None)
@@ -41,7 +40,7 @@ def _address_space() -> int | None:
 
 
 def _control_groups() -> Iterator[int | None]:
-    """Yield what each group leaves, from that of the process up to the root, in version 2 and in version 1."""
+    """Yield the free memory of each control group from the process up to the root, for cgroups v2 and v1."""
     for line in _lines(PROC / "self" / "cgroup"):
         _, controllers, path = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
@@ -58,7 +57,7 @@ def _control_groups() -> Iterator[int | None]:
 
 
 def _files_kept(folder: Path, total: str) -> int:
-    """Return how much of what a group uses are copies of files, which the system drops when memory is asked for."""
+    """Return the bytes of a group's usage that are page cache, which the system can reclaim."""
     found = dict(line.split(" ", 1) for line in _lines(folder / "memory.stat") if " " in line)
     return sum(int(found.get(f"{total}{name}", 0)) for name in ("inactive_file", "active_file"))
 
@@ -69,7 +68,7 @@ def _difference(limit: Path, used: Path) -> int | None:
 
 
 def _fields(path: Path) -> dict[str, int]:
-    """Return the numbers of lines such as ``VmSize:  1234 kB``."""
+    """Parse lines such as ``VmSize:  1234 kB``."""
     pairs = (line.split(":", 1) for line in _lines(path) if ":" in line)
     return {name: int(rest.split()[0]) for name, rest in pairs if rest.split() and rest.split()[0].isdigit()}
 

@@ -1,4 +1,4 @@
-"""The values of what is minimized: losses of rows, and the surrogate."""
+"""The loss of rows, and the surrogate."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from terafactor.solver.state import State
 def row_losses(
     values: Array, atoms: Array, codes: Array, problem: Problem, backend: Backend, observed: Array | None = None
 ) -> Array:
-    """Return l(x) of each row (b,), float64, for given codes; of a row without any value, that of its code.
+    """Return l(x) of each row (b,), float64, for given codes.
 
-    values (b, p), zero where missing; atoms (k, p), codes (b, k); observed (b, p): where there is a value.
+    values (b, p), zero where missing; atoms (k, p), codes (b, k); observed (b, p): True where there is a value.
     """
     squares = np.zeros((n_tiles(values.shape[1]), len(values)))
 
@@ -34,9 +34,9 @@ def row_losses(
 
 
 def surrogate(state: State, problem: Problem, backend: Backend) -> float:
-    """Return ``1/2 Tr(D'D C) - Tr(D'B) + alpha * mean of Omega``, the surrogate h_t up to the mean of |x|^2 / 2.
+    """Return ``1/2 Tr(D'D C) - Tr(D'B) + alpha * mean of Omega``: the surrogate h_t up to the mean of |x|^2 / 2.
 
-    The form printed in the paper halves the cross term too, which does not have the gradient it states.
+    The paper prints it with half the cross term, which would not have the gradient that it states.
     """
     quadratic, cross = np.zeros((2, n_tiles(state.dictionary.shape[1])))
 

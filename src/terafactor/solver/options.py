@@ -1,4 +1,4 @@
-"""How the problem is solved: everything that is not the problem itself."""
+"""Options of the solver."""
 
 from __future__ import annotations
 
@@ -17,58 +17,58 @@ Projection = Literal["masked", "exact"]
 
 @dataclass(frozen=True)
 class SolverOptions:
-    """Options of :func:`terafactor.solver.fit`, validated when built."""
+    """How :func:`terafactor.solver.fit` solves a problem. Validated on construction."""
 
     n_components: int
     """Number of atoms, k."""
 
     seed: int = 0
-    """Every mask, row order and random start is a function of it."""
+    """Seed of masks, row order and initialization."""
 
     batch_size: int = 40
     """Rows per step."""
 
     reduction: float = 1.0
-    """How many times fewer features than there are a step sees."""
+    """Each step uses 1 / reduction of the features."""
 
     statistics: Statistics = "full"
-    """"masked": learn from the masked features only; "full": from whole rows, the mask serving codes and atoms."""
+    """"masked": update the statistics of the masked features only; "full": of all features, from whole rows."""
 
     projection: Projection = "masked"
-    """How atoms return to the ball: "masked" with the entries outside the mask fixed, "exact" with all of them."""
+    """How atoms are projected: "masked" keeps entries outside the mask fixed, "exact" projects whole atoms."""
 
     schedule: Schedule = field(default_factory=PowerDecay)
-    """How fast the statistics forget."""
+    """Decay of the statistics."""
 
     n_epochs: float = 1
-    """Passes over the data; a fraction is a part of a pass."""
+    """Passes over the data, possibly a fraction."""
 
     tol: float = 0.0
-    """Stop when the objective on a sample falls by less, relatively, while the rows seen double; 0: never."""
+    """Stop when doubling the rows seen lowers the objective on a sample by less than this, relatively; 0: never."""
 
     max_time: float | None = None
     """Seconds after which the fit stops; None: never."""
 
     missing: bool = False
-    """Whether NaN stands for a missing value."""
+    """Whether NaN marks missing values."""
 
     n_threads: int = 1
-    """Threads; the result does not depend on it."""
+    """Number of threads. The result does not depend on it."""
 
     shuffle: bool = True
     """Whether rows are visited in random order."""
 
     reseed_after: int = 1000
-    """Rows without a nonzero code after which an atom counts as unused and starts anew."""
+    """Re-initialize an atom after this many rows without a nonzero code."""
 
     @property
     def masked(self) -> bool:
-        """Whether the statistics see some of the features at a time."""
+        """Whether steps update the statistics of some of the features only."""
         return self.statistics == "masked" and self.reduction > 1
 
     @property
     def exact(self) -> bool:
-        """Whether projections reach beyond the features of a step; where there are none, both are the same."""
+        """Whether projections change entries outside the features of a step."""
         return self.projection == "exact" and (self.reduction > 1 or self.missing)
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What a fit will take, before it begins: memory, bytes read and time."""
+"""Predict the memory, bytes read and time of a fit."""
 
 from __future__ import annotations
 
@@ -22,43 +22,43 @@ from terafactor.solver.memory import available_memory
 from terafactor.solver.options import SolverOptions
 
 RESERVE = 100_000_000
-"""Bytes for libraries and small arrays."""
+"""Bytes reserved for libraries and small arrays."""
 
 SAMPLES = 64
-"""Batches whose bytes are counted."""
+"""Batches sampled to estimate the bytes read."""
 
 SKIPPED_STEPS = DEPTH + 2
-"""Steps that the probe does not time: compilation, and rows that were read ahead meanwhile."""
+"""Steps that the probe does not time: they may use rows that were prefetched during setup."""
 
 TIMED_STEPS, TIMED_SECONDS, MOST_SECONDS = 30, 2.0, 15.0
-"""The probe ends after so many timed steps or seconds, or so many seconds in all."""
+"""The probe ends after this many timed steps, timed seconds, or seconds in total."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of the parts of a fit, beside the data if they are in memory."""
+    """Memory of a fit in bytes, without the data themselves if they are in memory."""
 
     model: int
     """The atoms, k x p."""
 
     statistics: int
-    """Data times codes, k x p, codes times codes, and the counts of features."""
+    """B (k x p), C (k x k) and the counts of features."""
 
     start: int
-    """The rows from which the atoms start, let go of when learning begins; none with ``init``."""
+    """Rows from which the atoms are initialized, freed when learning begins; none with ``init``."""
 
     work: int
-    """Rows read ahead, and copies of the part of the model that a step works on."""
+    """Prefetched rows, and copies of the part of the model that a step works on."""
 
     @property
     def peak(self) -> int:
-        """All that is there at the same time."""
+        """Largest sum of the parts that exist at the same time."""
         return self.model + self.statistics + max(self.start, self.work)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a fit will take."""
+    """Memory, bytes read and time that a fit needs."""
 
     n_samples: int
     n_features: int
@@ -70,26 +70,26 @@ class Plan:
     n_epochs: float
 
     n_observed: int
-    """Features that a step sees."""
+    """Features per step."""
 
     memory: Memory
 
     available_bytes: int | None
-    """Memory that this process may still take; None where the system does not tell."""
+    """Memory that this process may still use; None if unknown."""
 
     bytes_per_epoch: int
-    """What an epoch reads from where the matrix is stored."""
+    """Bytes read per epoch."""
 
     full_bytes_per_epoch: int
-    """What it would read of whole rows."""
+    """Bytes per epoch if whole rows were read."""
 
     steps_per_epoch: int
 
     seconds_per_step: float
-    """Reading and learning, measured on a few steps."""
+    """Time of a step, including reading, measured on a few steps."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all the numbers, computed ones included, as plain values."""
+        """Return all numbers, including the computed ones, as plain values."""
         names = ("seconds_per_epoch", "seconds")
         computed = {name: getattr(self, name) for name in names}
         return asdict(self) | computed | {"memory": asdict(self.memory) | {"peak": self.memory.peak}}
@@ -105,9 +105,9 @@ class Plan:
 
 
 def make_plan(source: MatrixSource, problem: Problem, options: SolverOptions, *, from_rows: bool = True) -> Plan:
-    """Return what ``fit`` would take; refuse, before anything large is made, what does not fit in memory.
+    """Predict what ``fit`` needs. Raise ParameterError, before allocating anything large, if it exceeds the memory.
 
-    from_rows: whether atoms start from rows of the source, rather than from given ones.
+    from_rows: whether atoms are initialized from rows of the source rather than given.
     """
     stream = make_stream(source, options)
 
@@ -150,23 +150,23 @@ def _memory(source: MatrixSource, values_at_once: int, options: SolverOptions, f
 
 
 def _bytes_per_epoch(stream: BatchStream) -> int:
-    """Return what the batches of an epoch read, from some of them."""
+    """Estimate the bytes read per epoch from a sample of batches."""
     numbers = np.unique(np.linspace(0, stream.batches_per_epoch - 1, SAMPLES).astype(int))
     sampled = [stream.n_bytes(int(number)) for number in numbers]
     return round(sum(sampled) / len(numbers) * stream.batches_per_epoch)
 
 
 def _refuse_too_large(plan: Plan, memory_of: Callable[[int], Memory]) -> None:
-    """Refuse what does not fit, and say what would. memory_of: the memory for a number of atoms."""
+    """Raise ParameterError if the plan exceeds the memory. memory_of: memory as a function of the number of atoms."""
     memory, available = plan.memory, plan.available_bytes
     if available is None or memory.peak + RESERVE <= available:
         return
     most = bisect_right(range(1, plan.n_components), available - RESERVE, key=lambda k: memory_of(k).peak)
     ways = [f"at most {most} components fit"] if most else ["not even one component fits"]
     if memory.work > memory.start:
-        ways.append("a higher reduction or a smaller batch_size takes less")
+        ways.append("a higher reduction or a smaller batch_size needs less")
     if plan.dtype == "float64":
-        ways.append("float32 takes half (terafactor pack --dtype float32)")
+        ways.append("float32 needs half (terafactor pack --dtype float32)")
     parts = {
         "atoms": memory.model,
         "statistics": memory.statistics,
@@ -177,12 +177,12 @@ def _refuse_too_large(plan: Plan, memory_of: Callable[[int], Memory]) -> None:
     needed, left = data_size(memory.peak + RESERVE), data_size(available)
     raise ParameterError(
         f"learning {plan.n_components} atoms of {plan.n_features:,} features needs {needed} of memory ({made_of}), "
-        f"and {left} are available: {'; '.join(ways)}"
+        f"but only {left} are available: {'; '.join(ways)}"
     )
 
 
 def _probe(source: MatrixSource, problem: Problem, options: SolverOptions) -> float:
-    """Return the seconds that a step takes, from a few of them."""
+    """Return the seconds per step, measured on a few steps."""
     finished: list[float] = []
     per_step: list[float] = []
 

@@ -12,17 +12,17 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from terafactor.solver.callbacks import Snapshot
 
 SURROGATE_SHARE = 0.02
-"""Share of the time that computing the surrogate for display may take."""
+"""Largest share of the time spent on computing the surrogate for display."""
 
 LINE_EVERY = 5.0
 """Seconds between plain lines."""
 
 SHOW_AFTER = 2.0
-"""Seconds before work over rows shows how far it is."""
+"""Seconds before progress is shown."""
 
 
 class RowsProgress:
-    """Says how many rows are done, once the work has taken two seconds. May be called from several threads.
+    """Shows how many rows are done, once the work has taken two seconds. Thread-safe.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class RowsProgress:
         return self
 
     def __call__(self, n_rows: int) -> None:
-        """Take in that ``n_rows`` more are done."""
+        """Count ``n_rows`` more rows as done."""
         with self._lock:
             self.done += n_rows
             self._bar.update(self._task, completed=self.done)
@@ -88,7 +88,7 @@ class ProgressBar:
 
     def __call__(self, snapshot: Snapshot) -> None:
         if self._first is None:
-            self._first = self._position(snapshot)
+            self._first = (snapshot.n_samples, snapshot.seconds)
         finished = snapshot.stopped_by is not None
         self._update_surrogate(snapshot, finished)
         if self.console.is_terminal:
@@ -104,14 +104,11 @@ class ProgressBar:
             self._surrogate_cost += time.monotonic() - started
 
     def _speed(self, snapshot: Snapshot) -> float:
-        """Return rows per second since the first step, which may have had to wait for compilation."""
-        rows, seconds = (
-            now - then for now, then in zip(self._position(snapshot), self._first or (0, 0.0), strict=True)
-        )
-        return rows / seconds if seconds > 0 else 0.0
-
-    def _position(self, snapshot: Snapshot) -> tuple[int, float]:
-        return snapshot.n_samples, snapshot.seconds
+        """Return rows per second since the first step; of the first step itself, since the start."""
+        rows, seconds = self._first or (0, 0.0)
+        if snapshot.n_samples == rows:
+            rows, seconds = 0, 0.0
+        return (snapshot.n_samples - rows) / max(snapshot.seconds - seconds, 1e-9)
 
     def _line(self, snapshot: Snapshot) -> str:
         speed = self._speed(snapshot)
@@ -119,14 +116,14 @@ class ProgressBar:
         bound = "at most " if snapshot.may_converge else ""
         ending = f"done, stopped by {snapshot.stopped_by}" if snapshot.stopped_by else f"{bound}{left:.0f} s left"
         return (
-            f"terafactor: {snapshot.batches_done} of {snapshot.batches_to_do} batches, {speed:.0f} rows/s, "
+            f"terafactor: {snapshot.batches_done} of {snapshot.batches_to_do} batches, {speed:,.0f} rows/s, "
             f"surrogate {self._surrogate}, {ending}"
         )
 
     def _show_bar(self, snapshot: Snapshot, finished: bool) -> None:
         if self._bar is None:
             self._bar = Progress(
-                TextColumn("learning until settled, at most" if snapshot.may_converge else "learning"),
+                TextColumn("learning until converged, at most" if snapshot.may_converge else "learning"),
                 BarColumn(),
                 TaskProgressColumn(),
                 TextColumn("{task.fields[speed]} rows/s, surrogate {task.fields[surrogate]}"),
@@ -145,6 +142,6 @@ class ProgressBar:
             self.close()
 
     def close(self) -> None:
-        """Give the terminal back, also when the fit failed."""
+        """Release the terminal, also after a failed fit."""
         if self._bar is not None:
             self._bar.stop()

@@ -1,4 +1,4 @@
-"""What the algorithm remembers between steps: plain data."""
+"""The state of the algorithm between steps: plain data."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ def _checks(given: Sequence[Sequence[float]]) -> list[tuple[int, float]]:
 
 @dataclass
 class State:
-    """All the arrays and counters of a fit: saved in checkpoints, sent to workers, averaged with others.
+    """All arrays and counters of a fit. It is saved in checkpoints, sent to workers and averaged with other states.
 
-    Matrices over features have the logical shape (k, p). Their memory order is part of the state; a learner sets the
-    one that it needs: F where steps gather some of the features at a time, C where they work on whole atoms.
+    Matrices over features have the logical shape (k, p). The learner sets their memory order: F if steps gather some
+    of the features, C if they work on whole atoms.
     """
 
     dictionary: Array = field(metadata=array_of("k p"))
     """Atoms, D in the paper."""
 
     data_code: Array = field(metadata=array_of("k p"))
-    """Weighted mean of code times value, per atom and feature, B in the paper."""
+    """Weighted mean of code times value per atom and feature, B in the paper."""
 
     code_gram: Array = field(metadata=array_of("k k", np.float64))
     """Weighted mean of the products of codes, C in the paper."""
 
     feature_counts: Indices = field(metadata=array_of("p", np.int64))
-    """Rows in which each feature was observed, E in the paper."""
+    """Number of rows in which each feature was observed, E in the paper."""
 
     sizes: Array = field(metadata=array_of("k", np.float64))
-    """What the ball bounds, for each atom over all features."""
+    """psi of each atom over all features: the quantity that the ball bounds."""
 
     multipliers: Array = field(metadata=array_of("k", np.float64))
-    """Where the search for each atom's projection starts."""
+    """Lagrange multiplier of each atom's last projection, where the next search starts."""
 
     idle_rows: Indices = field(metadata=array_of("k", np.int64))
     """Rows since each atom last had a nonzero code."""
 
     mean_penalty: float = 0.0
-    """Weighted mean of the penalty of the codes."""
+    """Weighted mean of Omega of the codes."""
 
     n_steps: int = 0
-    """Steps done; t in the paper."""
+    """Steps done, t in the paper."""
 
     n_batches: int = 0
-    """Batches drawn, which numbers the masks."""
+    """Batches drawn; also the number of the next mask."""
 
     n_samples: int = 0
     """Rows seen."""
@@ -62,16 +62,17 @@ class State:
     """Unused atoms that were re-initialized."""
 
     checks: list[tuple[int, float]] = field(default_factory=list, metadata={"parse": _checks})
-    """Rows seen and objective on a sample of rows at the last evaluations, when the fit may stop by them."""
+    """(rows seen, objective on a sample of rows) of the last convergence checks."""
 
     intact: bool = field(default=True, metadata={"saved": False})
-    """False while a step is writing, and for good after one that failed half-way."""
+    """False while ``partial_fit`` changes the state of a model in place, and forever after a failure."""
 
     @classmethod
     def start(cls, dictionary: Array, problem: Problem, *, masked: bool) -> Self:
-        """Return the state before the first step. dictionary (k, p), inside the constraint, becomes part of it.
+        """Return the state before the first step.
 
-        masked: steps will work on some of the features at a time.
+        dictionary (k, p): inside the constraint; the state takes ownership. masked: whether steps update the
+        statistics of some of the features at a time.
         """
         k, p = dictionary.shape
         state = cls(
@@ -87,20 +88,20 @@ class State:
         return state
 
     def set_order(self, order: Literal["C", "F"]) -> None:
-        """Keep each atom (C) or each feature (F) contiguous in memory from now on."""
+        """Store the matrices with contiguous atoms (C) or contiguous features (F)."""
         self.dictionary, self.data_code = (
             np.asarray(matrix, order=order) for matrix in (self.dictionary, self.data_code)
         )
 
     def copy(self) -> Self:
-        """Return a state that shares no array with this one."""
+        """Return a copy that shares no array with this state."""
         arrays = {
             each.name: getattr(self, each.name).copy(order="K") for each in fields(self) if "shape" in each.metadata
         }
         return replace(self, **arrays, checks=list(self.checks))
 
     def prefix(self, n_features: int, problem: Problem) -> Self:
-        """Return a state restricted to the first features, which shares no array with this one."""
+        """Return a copy restricted to the first ``n_features`` features."""
         state = self.copy()
         state.dictionary, state.data_code = (
             np.array(matrix[:, :n_features], order="K") for matrix in (self.dictionary, self.data_code)
@@ -110,20 +111,20 @@ class State:
         return state
 
     def state_dict(self) -> StateDict:
-        """Return all of it by name; the arrays are shared, not copied."""
+        """Return all fields by name. Arrays are shared, not copied."""
         return to_state_dict(self)
 
     @classmethod
     def from_state_dict(cls, state_dict: StateDict) -> Self:
-        """Return the state of a state_dict, refusing one whose parts do not belong together."""
+        """Return the state that a state dict holds; refuse arrays whose shapes or types do not fit each other."""
         return restore(cls, state_dict)
 
 
 def average(states: Sequence[State], before: State, problem: Problem) -> State:
-    """Merge states that went on from the same one, ``before``, each on rows of its own.
+    """Merge states that were advanced from the same state, ``before``, each on its own rows.
 
-    Statistics are weighted by the rows that each state has seen since, per feature where these differ; atoms likewise,
-    and stay inside the ball, which is convex. Counts add up.
+    Statistics are weighted by the rows that each state has seen since ``before``, per feature where these differ. So
+    are the atoms: they stay inside the ball, which is convex. Counts are summed.
     """
     rows = np.array([state.n_samples - before.n_samples for state in states], np.float64)
     counts = np.stack([state.feature_counts - before.feature_counts for state in states])

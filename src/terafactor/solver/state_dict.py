@@ -1,4 +1,4 @@
-"""Where a fit stands, as plain values: what a checkpoint or a model file holds."""
+"""State dicts: dataclasses as plain numbers and arrays, for checkpoints and model files."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True)
 class StateDict:
-    """Numbers and arrays by name. A fit that starts from them goes on to the same bits.
+    """Numbers and arrays by name. A fit that resumes from them ends with the same bits.
 
-    The arrays of a state_dict taken from a running fit are those of the fit: write or copy them before its next step.
+    The arrays of a running fit are shared, not copied: write or copy them before its next step.
     """
 
     numbers: Mapping[str, Any] = field(default_factory=dict)
-    """Counters and the like: whatever JSON can hold."""
+    """Anything that JSON can hold."""
 
     arrays: Mapping[str, Array] = field(default_factory=dict)
-    """Arrays, whose order in memory (by row or by column) is part of them."""
+    """Arrays; their memory order (C or F) is preserved."""
 
     def number(self, name: str, kind: type = int) -> Any:
-        """Return a number, refusing one that is absent or of another kind."""
+        """Return a number; raise DataError if it is absent or of another type."""
         value = self.numbers.get(name)
         if isinstance(value, bool) or not isinstance(value, (int, float) if kind is float else kind):
             raise DataError(
-                f"invalid {name} in the file (expected {kind.__name__}, got {value!r}): it is not written by "
-                "terafactor, or corrupted"
+                f"invalid {name} in the file (expected {kind.__name__}, got {value!r}): not written by terafactor, "
+                "or corrupted"
             )
         return kind(value)
 
     def array(self, name: str, shape: tuple[int | None, ...], *dtypes: Any) -> Array:
-        """Return an array, refusing one that is absent or has another shape (None: any length) or dtype."""
+        """Return an array; raise DataError if it is absent or has another shape (None: any length) or dtype."""
         array = self.arrays.get(name)
         if array is None:
-            raise DataError(f"there is no array {name!r} in the file, only {', '.join(sorted(self.arrays))}")
+            raise DataError(f"the file has no array {name!r}, only {', '.join(sorted(self.arrays))}")
         fits = len(shape) == array.ndim and all(
             needed in (None, found) for needed, found in zip(shape, array.shape, strict=True)
         )
@@ -53,11 +53,11 @@ class StateDict:
         return array
 
     def merged_with(self, other: StateDict) -> StateDict:
-        """Return a state_dict that also holds all of another."""
+        """Return the union of two state dicts; ``other`` wins."""
         return StateDict({**self.numbers, **other.numbers}, {**self.arrays, **other.arrays})
 
     def section(self, name: str) -> StateDict:
-        """Return what is named ``name.something``, under the name something."""
+        """Return the entries named ``name.*``, without that prefix."""
 
         def below(values: Mapping[str, Any]) -> dict[str, Any]:
             return {key.removeprefix(f"{name}."): value for key, value in values.items() if key.startswith(f"{name}.")}
@@ -65,7 +65,7 @@ class StateDict:
         return StateDict(below(self.numbers), below(self.arrays))
 
     def prefixed(self, name: str) -> StateDict:
-        """Return the same under the names ``name.something``: the inverse of :meth:`section`."""
+        """Return the same entries named ``name.*``: the inverse of :meth:`section`."""
         return StateDict(
             *({f"{name}.{key}": value for key, value in all_.items()} for all_ in (self.numbers, self.arrays))
         )
@@ -75,25 +75,25 @@ FLOATS: tuple[Any, ...] = (np.float32, np.float64)
 
 
 def array_of(shape: str, *dtypes: Any) -> dict[str, Any]:
-    """Describe an array in the metadata of a field: letters for its lengths, equal for equal lengths, and its types.
+    """Return field metadata for an array. shape: one letter per axis; the same letter means the same length.
 
-    Without types it is float32 or float64, the same for all such arrays of an object.
+    Without dtypes the array is float32 or float64, the same for all such arrays of an object.
     """
     return {"shape": shape.split(), "dtypes": dtypes}
 
 
 def part_of(kind: type) -> dict[str, Any]:
-    """Describe another dataclass of arrays and numbers, kept under the name of the field."""
+    """Return field metadata for a nested dataclass, saved under the name of the field."""
     return {"part": kind}
 
 
 def saved_fields(kind: type) -> list[Any]:
-    """Return the fields of a dataclass that files hold: all, unless their metadata says ``saved=False``."""
+    """Return the fields of a dataclass that are saved: all except those with ``saved=False`` in their metadata."""
     return [each for each in fields(kind) if each.metadata.get("saved", True)]
 
 
 def to_state_dict(thing: Any) -> StateDict:
-    """Return the fields of a dataclass by name: arrays, numbers, and other dataclasses under their names."""
+    """Return the fields of a dataclass as a state dict; nested dataclasses become sections."""
     state_dict = StateDict()
     for each in saved_fields(type(thing)):
         value = getattr(thing, each.name)
@@ -107,9 +107,9 @@ def to_state_dict(thing: Any) -> StateDict:
 
 
 def restore(kind: type[Kind], state_dict: StateDict, lengths: dict[str, int] | None = None) -> Kind:
-    """Return the dataclass that a state_dict is of, refusing arrays that do not belong together.
+    """Return the dataclass that a state dict holds; raise DataError if shapes or types do not fit each other.
 
-    lengths: of letters of :func:`array_of`, those that are known beforehand; those found are added.
+    lengths: known lengths of the letters of :func:`array_of`; those found are added.
     """
     found: dict[str, Any] = {}
     dtypes, lengths = FLOATS, {} if lengths is None else lengths
@@ -125,18 +125,18 @@ def restore(kind: type[Kind], state_dict: StateDict, lengths: dict[str, int] | N
 
 
 def _array(each: Any, state_dict: StateDict, dtypes: tuple[Any, ...], lengths: dict[str, int]) -> Array:
-    """Return the array of a field, and add its lengths to those known."""
+    """Return the array of a field, and add its lengths to ``lengths``."""
     shape = each.metadata["shape"]
     known = tuple(int(letter) if letter.isdigit() else lengths.get(letter) for letter in shape)
     array = state_dict.array(each.name, known, *(each.metadata["dtypes"] or dtypes))
     lengths |= {letter: length for letter, length in zip(shape, array.shape, strict=True) if not letter.isdigit()}
     if tuple(lengths.get(letter, length) for letter, length in zip(shape, array.shape, strict=True)) != array.shape:
-        raise DataError(f"array {each.name!r} has shape {array.shape}, and lengths that must be equal differ")
+        raise DataError(f"array {each.name!r} has shape {array.shape}: axes that must have equal lengths differ")
     return array
 
 
 def _number(each: Any, state_dict: StateDict) -> Any:
-    """Return a number, a list that is parsed, or what an optional field without a value has."""
+    """Return the value of a scalar field: a number, a parsed list, or None for an absent optional field."""
     if "parse" in each.metadata:
         return each.metadata["parse"](state_dict.numbers.get(each.name, ()))
     kind, _, optional = str(each.type).partition(" | ")

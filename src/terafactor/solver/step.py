@@ -1,4 +1,4 @@
-"""One step of Algorithm 1 of the paper, between drawing the batch and the stopping test."""
+"""One step of Algorithm 1 of the paper: codes, statistics, atoms."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from terafactor.solver.coding import encode_rows
 from terafactor.solver.state import State
 
 UpdateAtoms = Callable[[State, Array, Array, "Indices | None", Problem, Backend], None]
-"""Moves the atoms of a state: takes D and B on the mask, both (k, s), and the features of the mask."""
+"""Updates the atoms of a state. Arguments: the state, D and B on the mask (both (k, s)), the features of the mask,
+the problem and the backend."""
 
 
 def step(
@@ -27,13 +28,13 @@ def step(
 ) -> Array:
     """Encode a batch, blend it into the statistics, sweep over the atoms; return the codes (b, k).
 
-    Changes ``state`` only, draws no random number, reads nothing. A batch without any value is skipped.
+    Changes ``state`` only, draws no random numbers and does no I/O. A batch without any observed value is skipped.
     """
     update = update or update_on_mask
     state.n_batches += 1
     if batch.values.size == 0:
         return np.zeros((len(batch.values), len(state.dictionary)), state.dictionary.dtype)
-    atoms = backend.gather(state.dictionary, batch.columns)  # D on the mask: itself if there is none
+    atoms = backend.gather(state.dictionary, batch.columns)  # D on the mask; D itself without a mask
     codes = encode_rows(batch.values, atoms, problem, backend, state.dictionary.shape[1], batch.observed)
     gain = blend_codes(state, codes, batch.n_observed_rows, batch.mean_visits(state.feature_counts), problem, schedule)
     data_code = blend_data(state, batch, codes, gain, backend)  # B on the mask
@@ -44,7 +45,7 @@ def step(
 def update_on_mask(
     state: State, atoms: Array, data_code: Array, columns: Indices | None, problem: Problem, backend: Backend
 ) -> None:
-    """Sweep once over the atoms, entries outside the mask fixed (Procedure 2 of the paper), and write them back."""
+    """Sweep once over the atoms with entries outside the mask fixed (Procedure 2 of the paper); write them back."""
     backend.sweep(
         atoms, data_code, state.code_gram, problem.constraint.as_scalars(), state.sizes, state.multipliers,
         whole=columns is None,
@@ -55,12 +56,13 @@ def update_on_mask(
 def blend_codes(
     state: State, codes: Array, n_rows: int, n_visits: float, problem: Problem, schedule: Schedule
 ) -> float:
-    """Count a batch of ``n_rows`` and blend what its codes alone say into C; return the gain of the step.
+    """Count a batch of ``n_rows`` rows and blend its codes into C; return the gain of the step.
 
-    n_visits: mean over features of the rows in which they were seen, this batch included. The weight of the batch's
-    mean follows its share of the rows seen, ``min(1, gain * n_rows / n_samples)``, for the codes as for each feature:
-    with batches of unequal size, anything else lets one of the two statistics forget faster than the other, and atoms
-    shrink.
+    n_visits: mean over features of the number of rows in which they were observed, including this batch.
+
+    A batch has the weight ``w = min(1, gain * n_rows / n_samples)`` in C, and the same formula holds per feature in B
+    (:func:`feature_weights`). With batches of unequal size, any other weight lets one of the two statistics forget
+    faster than the other, and atoms shrink.
     """
     state.n_steps += 1
     state.n_samples += n_rows
@@ -76,9 +78,9 @@ def blend_codes(
 
 
 def blend_data(state: State, batch: Batch, codes: Array, gain: float, backend: Backend) -> Array:
-    """Blend the data of a batch into B; return B on its mask (k, s), in order C.
+    """Blend the data of a batch into B; return B on its mask (k, s), in C order.
 
-    Statistics of whole rows take in all features, whatever the mask.
+    With full statistics the batch holds whole rows, and all features of B are updated whatever the mask.
     """
     if batch.whole is not None:
         weights = feature_weights(state, None, batch.whole_feature_rows, gain)
@@ -92,11 +94,11 @@ def blend_data(state: State, batch: Batch, codes: Array, gain: float, backend: B
 
 
 def feature_weights(state: State, columns: Indices | None, rows: Indices | int, gain: float) -> tuple[Array, Array]:
-    """Count the ``rows`` in which each feature was seen; return what multiplies its past and its sum.
+    """Count the ``rows`` that observe each feature; return the factors (keep, take) of its past and of the new sum.
 
-    Both are (s,), or (1,) where features do not differ. With ``w = min(1, gain * rows / counts)``, these rows
-    included, a feature becomes ``(1 - w) * past + w * sum / rows``: with gain 1 the mean over all rows seen, as in the
-    paper.
+    With ``w = min(1, gain * rows / counts)``, where counts include this batch, a feature of B becomes
+    ``(1 - w) * past + w * sum / rows``. With gain 1 this is the mean over all rows seen, as in the paper. Both factors
+    have shape (s,), or (1,) if they are equal for all features.
     """
     chosen = slice(None) if columns is None else columns
     counts = state.feature_counts[chosen] + rows

@@ -36,7 +36,7 @@ def warm_up(source: MatrixSource, problem: Problem, options: SolverOptions) -> N
     toy_options = replace(
         options, batch_size=3, n_epochs=1, n_threads=1, reduction=2 if masked else 1, tol=0.0, max_time=None
     )
-    toy_problem = replace(problem, alpha=0.1)
+    toy_problem = replace(problem, alpha=0.1, constraint=problem.constraint.ball)
     key = (source.dtype, sparse, repr(toy_problem), repr(replace(toy_options, seed=0, schedule=PowerDecay())))
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""One way to train: open the data, hold out, learn, save; with a run directory or without."""
+"""Training: open the data, hold out rows, learn, save; with or without a run directory."""
 
 from terafactor.training.model_file import load_model
 from terafactor.training.run_report import report_runs

@@ -1,4 +1,4 @@
-"""Rows held out of a matrix: how many, which, and how that is remembered."""
+"""Held-out rows of a matrix: how many, which, and how the choice is recorded."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ DEFAULT_SHARE, DEFAULT_MOST = 0.05, 2000
 def hold_out_rows(
     source: MatrixSource, amount: Any, seed: int
 ) -> tuple[MatrixSource, MatrixSource | None, dict[str, Any]]:
-    """Return the rows to learn from, the rows held out (None when none), and what tells the choice again.
+    """Return the training rows, the held-out rows (None if there are none), and a description of the choice.
 
     amount: a number of rows, a share of them, "3 records" for whole records, None for the smaller of 5 % and 2 000
-    rows, or what an earlier call told.
+    rows, or the description that an earlier call returned.
     """
     asked = to_plain(amount["amount"] if isinstance(amount, Mapping) else amount)
     if asked is None:
         asked = _default(source)
     rows = _choose(source, asked, seed)
-    told = {"amount": asked, "rows": len(rows), "sha256": rows_digest(rows)}
-    if isinstance(amount, Mapping) and dict(amount) != told:
-        raise DataError(f"the rows held out cannot be chosen again: they were {dict(amount)}, now {told}")
+    choice = {"amount": asked, "rows": len(rows), "sha256": rows_digest(rows)}
+    if isinstance(amount, Mapping) and dict(amount) != choice:
+        raise DataError(f"cannot reproduce the choice of held-out rows: it was {dict(amount)}, now it is {choice}")
     if len(rows) == 0:
-        return source, None, told
+        return source, None, choice
     kept = np.setdiff1d(np.arange(source.shape[0]), rows, assume_unique=True)
-    return SelectedRows(source, kept), SelectedRows(source, rows), told
+    return SelectedRows(source, kept), SelectedRows(source, rows), choice
 
 
 def _default(source: MatrixSource) -> int:
     n_rows = source.shape[0]
     if len(source.records) == 1 and len(source.row_blocks(0) or (None, None)) == 1:
         logger.warning(
-            "nothing is held out: the %d rows come in one block, which cannot be split unless they are packed", n_rows
+            "no rows are held out: the %d rows form one block, which can only be split after packing", n_rows
         )
         return 0
     return min(int(DEFAULT_SHARE * n_rows), DEFAULT_MOST)
@@ -57,16 +57,16 @@ def _choose(source: MatrixSource, amount: Any, seed: int) -> Indices:
     whole = re.fullmatch(r"(\d+) ?records?", amount) if isinstance(amount, str) else None
     if whole is not None:
         n_records = len(whole_records(source))
-        _check(int(whole[1]) < n_records, amount, f"there are {n_records}, and one must be left to learn from")
+        _check(int(whole[1]) < n_records, amount, f"there are {n_records}, and at least one must remain for training")
         return choose_records(source, int(whole[1]), seed)
     _check(is_number(amount, Real) and (is_number(amount, Integral) or 0 <= amount < 1), amount)
     wanted = int(amount) if is_number(amount, Integral) else int(amount * n_rows)
-    _check(0 <= wanted < n_rows, amount, f"there are {n_rows} rows, and one must be left to learn from")
+    _check(0 <= wanted < n_rows, amount, f"there are {n_rows} rows, and at least one must remain for training")
     rows = choose_rows(source, wanted, seed)
     _check(
         len(rows) < n_rows,
         amount,
-        "rows come in one block, which cannot be split: pack them, or say holdout=0 (--holdout 0)",
+        "the rows form one block, which cannot be split: pack them, or pass holdout=0 (--holdout 0)",
     )
     return rows
 

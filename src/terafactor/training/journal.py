@@ -1,4 +1,4 @@
-"""What is kept of a training besides the model: nothing, its history, or (:mod:`terafactor.training.run`) all."""
+"""Journals: what a training keeps besides the model. :mod:`terafactor.training.run` has the one for run directories."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ from terafactor.training.task import Start, Task
 
 @dataclass(frozen=True)
 class TrainingSetup:
-    """What a training begins with."""
+    """Data and starting point of a training."""
 
     data: Any
-    """To learn from."""
+    """Training data."""
 
     held_out: Any
-    """To evaluate on, or None."""
+    """Held-out data, or None."""
 
     start: Start
 
 
 class Journal:
-    """Keeps nothing: for ``partial_fit``."""
+    """Keeps nothing. Used by ``partial_fit``."""
 
     in_run = False
-    """Whether all signals that end a run are handled, not only Ctrl-C."""
+    """Whether SIGTERM and SIGUSR1 are handled as well as Ctrl-C."""
 
     console: Console | None = None
-    """Where the training is shown in place of a progress bar."""
+    """Console of the live view; None shows a progress bar if the estimator is verbose."""
 
     def opened(self) -> AbstractContextManager[Any]:
-        """Return a ``with`` block around the training."""
+        """Return a context manager around the training."""
         return contextlib.nullcontext()
 
     def begin(self, task: Task, X: Any, data: Any) -> TrainingSetup:
-        """Return what to learn from, what to evaluate on, and where to start."""
+        """Split the data and find the starting point."""
         return TrainingSetup(data, None, Start(task.seed()))
 
     @contextlib.contextmanager
     def callbacks(
         self, task: Task, begun: TrainingSetup, signals: StopSignals, others: Sequence[Callback]
     ) -> Generator[list[Callback], None, None]:
-        """Give the callbacks that come before the ``others``, those of the user."""
+        """Yield the callbacks to call before ``others``, those of the user."""
         if not task.estimator.verbose or self.console is not None:
             yield []
             return
@@ -59,17 +59,17 @@ class Journal:
             yield [bar]
 
     def end(self, task: Task, signals: StopSignals, advice: Sequence[Any]) -> None:
-        """Finish, and raise the interruption where there was one."""
+        """Finish; raise KeyboardInterrupt if Ctrl-C stopped the fit."""
         signals.raise_if_received()
 
 
 class FitJournal(Journal):
-    """Keeps the history in memory: for ``fit``.
+    """Keeps the history on the estimator. Used by ``fit``.
 
     Parameters
     ----------
     validation : data, optional
-        What the history evaluates on.
+        Data on which the objective is recorded.
     """
 
     def __init__(self, validation: Any = None) -> None:
@@ -93,4 +93,4 @@ class FitJournal(Journal):
         task.estimator.stopped_by_ = self.recorder.stopped_by if signals.received is None else "interrupt"
         signals.raise_if_received()
         for warning in advice:
-            warnings.warn(warning.text, warning.category, stacklevel=4)  # at the line that calls ``fit``
+            warnings.warn(warning.text, warning.category, stacklevel=4)  # the line that calls ``fit``

@@ -1,4 +1,4 @@
-"""What a kind of model contributes to its training; the :class:`~terafactor.training.Trainer` does the rest."""
+"""The interface between an estimator and the :class:`~terafactor.training.Trainer`."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ from terafactor.solver.state_dict import StateDict
 
 @dataclass(frozen=True)
 class Start:
-    """Where a fit starts, or resumes."""
+    """The starting point of a fit."""
 
     seed: int
-    """What ``random_state`` stands for."""
+    """Seed given by ``random_state``."""
 
     state_dict: StateDict | None = None
-    """State of an interrupted fit; None starts from the beginning."""
+    """State of an interrupted fit to resume; None for a new fit."""
 
     elapsed: Elapsed | None = None
     """Time and bytes that the interrupted fit had used."""
 
     validation: Any = None
-    """Data given for validation, on which choices may be made, too."""
+    """Validation data of the user, which may also be used for model choices."""
 
 
 class Task(ABC):
-    """One training of an estimator. ``data`` is whatever :meth:`open_data` returns: the Trainer only passes it on.
+    """One training of an estimator. ``data`` is what :meth:`open_data` returns; the Trainer only passes it on.
 
     Parameters
     ----------
     estimator : estimator
-        Holds the parameters, and gets the learned attributes.
+        Has the parameters, and receives the learned attributes.
     """
 
     kind: str
-    """Name of the model in the table of model files."""
+    """Name of the estimator in model files."""
 
     shows_rows = True
     """Whether reports show single rows of the data."""
@@ -56,57 +56,60 @@ class Task(ABC):
         self.estimator = estimator
 
     def seed(self) -> int:
-        """Return the seed that ``random_state`` stands for."""
+        """Return the seed given by ``random_state``."""
         return resolve_seed(self.estimator.random_state)
 
     @abstractmethod
     def open_data(self, X: Any) -> Any:
-        """Return the data to learn from, opened and validated once; wrong parameters are refused first."""
+        """Open and validate the data once, after checking the parameters."""
 
     @abstractmethod
     def describe_data(self, data: Any) -> dict[str, Any]:
-        """Return shape and the like as plain values, with a ``fingerprint`` that identifies the data.
+        """Return shape, dtype and so on as plain values, with a ``fingerprint`` that identifies the data.
 
-        ``row_bytes``, the bytes of a full row, lets a run show how much less it reads.
+        ``row_bytes`` is the size of a full row, from which a run computes the share of the data that it reads.
         """
 
     @abstractmethod
     def hold_out(self, data: Any, amount: Any, seed: int) -> tuple[Any, Any, dict[str, Any]]:
-        """Return data to learn from, data to evaluate on (or None), and a plain description of the choice.
+        """Return training data, held-out data (or None), and a plain description of the choice.
 
-        amount: what the user asked for, None for the default, or the description that an earlier call returned.
+        amount: the user's request, None for the default, or the description that an earlier call returned.
         """
 
     @abstractmethod
     def open_validation(self, X: Any, data: Any) -> Any:
-        """Return validation data of the user, as :meth:`hold_out` returns it. data: what is learned from."""
+        """Open validation data of the user, in the form of :meth:`hold_out`. data: the training data."""
 
     @abstractmethod
     def objective(self, held_out: Any) -> Callable[[RunningFit], float]:
-        """Return a function that evaluates a running learner on held-out data."""
+        """Return a function that evaluates a running fit on held-out data."""
 
     @abstractmethod
     def prepare(self, data: Any, start: Start) -> None:
-        """Make all choices that come before the first step. May be interrupted at any time."""
+        """Do everything that precedes the first step. It may be interrupted at any time."""
 
     @abstractmethod
     def learn(self, data: Any, callbacks: Sequence[Callback]) -> None:
-        """Do the steps, and set the learned attributes, whatever ended them."""
+        """Run the steps and set the learned attributes, whatever ended the fit."""
 
     def review(self, data: Any) -> list[Any]:
-        """Return warnings (``text`` and ``category``) about a fit that has ended; refuse one that learned nothing."""
+        """Return warnings (``text``, ``category``) about a finished fit; raise DataError if it learned nothing."""
         return []
+
+    def commit(self) -> None:  # noqa: B027, most tasks have nothing to do
+        """Complete a successful training. A failure before it restores the attributes of the estimator."""
 
     @abstractmethod
     def state_dict(self, state_dict: StateDict | None = None) -> StateDict:
-        """Return the content of a model file. state_dict: that of the running learner, for a checkpoint."""
+        """Return the content of a model file. state_dict: state of the running fit, for a checkpoint."""
 
     @abstractmethod
     def restore(self, state_dict: StateDict) -> None:
-        """Set the learned attributes from the content of a model file or a checkpoint."""
+        """Set the learned attributes from the content of a model file or checkpoint."""
 
     def artifact(self, state_dict: StateDict | None = None) -> Artifact:
-        """Return the model, or a state_dict of the running fit, as a file holds it."""
+        """Return the content of a model file, or of a checkpoint of the running fit."""
         parameters = plain_parameters(self.estimator.get_params(deep=False))
         return Artifact(self.kind, parameters, self.state_dict(state_dict))
 
@@ -118,7 +121,7 @@ class Task(ABC):
         history: Sequence[Evaluation],
         atoms: Array | None = None,
     ) -> None:
-        """Write ``report.html`` of a run: of the finished model, or of these ``atoms`` (k, p) while it runs."""
+        """Write ``report.html`` of a run: of the finished model, or of ``atoms`` (k, p) while it runs."""
         model, state = self.estimator, {}
         if atoms is not None:
             model, state = copy(model), {"stopped_by": None}

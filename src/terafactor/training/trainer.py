@@ -1,4 +1,4 @@
-"""The one orchestration of a fit, with a run directory or without."""
+"""The Trainer, which orchestrates every fit, and ``train``, a fit in a run directory."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from terafactor.training.task import Task
 
 
 class Trainer:
-    """Opens the data, holds out, learns, and saves.
+    """Opens the data, holds out rows, learns and saves.
 
     Parameters
     ----------
     task : Task
-        What is trained, with its estimator.
+        What the estimator contributes.
     journal : Journal, optional
-        What is kept besides the model; by default the history, on the estimator.
+        What is kept besides the model; by default the history.
     callbacks : sequence of Callback
-        Called after every step, before those of the estimator.
+        Called after every advance, before those of the estimator.
     """
 
     def __init__(self, task: Task, journal: Journal | None = None, callbacks: Sequence[Callback] = ()) -> None:
@@ -39,7 +39,7 @@ class Trainer:
         self.callbacks = [*callbacks, *task.estimator.callbacks]
 
     def fit(self, X: Any) -> None:
-        """Fit the estimator to X in place; it stays as it was when that fails, but not when it is interrupted."""
+        """Fit the estimator to X. A failure leaves it unchanged; an interruption leaves the model learned so far."""
         task, journal = self.task, self.journal
         with journal.opened():
             with unchanged_on_failure(task.estimator), StopSignals(in_run=journal.in_run) as signals:
@@ -48,6 +48,7 @@ class Trainer:
                 signals.hold_back()
                 self._learn(begun, signals)
                 advice = [] if signals.received else task.review(begun.data)
+            task.commit()
             journal.end(task, signals, advice)
 
     def _learn(self, begun: TrainingSetup, signals: StopSignals) -> None:
@@ -71,34 +72,34 @@ def train(
     Parameters
     ----------
     estimator : estimator
-        Fitted in place; left as it was when learning fails.
+        Fitted in place; unchanged if learning fails.
     X : data
-        What its ``fit`` takes.
+        Anything that its ``fit`` accepts.
     directory : path
         The run directory. It must be new, or of a run that failed before its first step, unless ``resume``.
     resume : bool
-        Go on from the newest checkpoint there, to the same bits as a run that was not interrupted. Data and
-        parameters must be the same, except for n_epochs, max_time and tol, which say when to stop; fewer passes than
-        are done are refused.
+        Resume from the newest checkpoint, with the same result, bit for bit, as an uninterrupted run. Data and
+        parameters must be the same, except for n_epochs, max_time and tol, which only decide when to stop. n_epochs
+        must not be less than the passes already done.
     holdout : int, float, or what the estimator takes, optional
-        How much to keep aside for evaluation and never learn from: a number of rows, or a share of them; 0 for
-        nothing. By default the smaller of 5 % and 2 000 rows.
+        Rows to evaluate on and never learn from: a number or a share of them, 0 for none. By default the smaller of
+        5 % and 2 000 rows.
     checkpoints : CheckpointPolicy, optional
-        By default one a minute, of which the newest two are kept.
+        By default one per minute, of which the newest two are kept.
     callbacks : sequence of Callback
-        Called after every step.
+        Called after every advance.
     console : rich.console.Console, optional
-        Where to show the run while it goes on, and its warnings; by default only its log does.
+        Console for a live view of the run and its warnings; by default they go to the log only.
 
     Returns
     -------
     estimator
-        The same, fitted; its ``history_`` covers the whole run.
+        The same object, fitted; its ``history_`` covers the whole run.
 
     Raises
     ------
     RunInterruptedError
-        When a signal asked it to stop. A checkpoint was written.
+        If a signal stopped the run. A checkpoint was written.
     """
     journal = RunJournal(directory, resume=resume, holdout=holdout, checkpoints=checkpoints, console=console)
     Trainer(estimator._task(), journal, callbacks).fit(X)
@@ -107,7 +108,7 @@ def train(
 
 @contextlib.contextmanager
 def unchanged_on_failure(estimator: object) -> Generator[None, None, None]:
-    """Restore the attributes of an estimator when the block raises; their arrays must not change in place."""
+    """Restore the attributes of an estimator if the block raises. Arrays must not have changed in place."""
     before = dict(vars(estimator))
     try:
         yield

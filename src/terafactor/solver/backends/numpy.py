@@ -1,4 +1,4 @@
-"""The arithmetic of a step in plain NumPy: the oracle of the other backends, and what a GPU would take over."""
+"""The arithmetic of a step in plain NumPy: the reference for other backends, and a template for a GPU."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class NumpyBackend:
 
 
 def _definite(gram: Array, dtype: np.dtype[Any]) -> Array:
-    """Return a Gram matrix with its own rounding error added to the diagonal."""
+    """Return a Gram matrix with its rounding error added to the diagonal."""
     return gram + ROUNDING * np.finfo(dtype).eps * np.linalg.norm(gram) * np.eye(len(gram))
 
 
@@ -69,7 +69,7 @@ def _psi(atom: Array, ball: Any) -> float:
 
 
 def _project(atom: Array, ball: Any, outside: float) -> Array:
-    """Return the closest point of the ball, of which entries outside the mask use up a part, by bisection."""
+    """Return the projection on the ball by bisection. outside: psi of the entries outside the mask, which are fixed."""
     l1_weight, l2_weight, limit, positive = ball
     atom = np.maximum(atom, 0) if positive else atom
     budget = limit - outside

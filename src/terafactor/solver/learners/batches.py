@@ -1,4 +1,4 @@
-"""One step per batch: Algorithm 1 as it stands."""
+"""One step per batch: Algorithm 1 as in the paper."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from terafactor.solver.step import step
 
 
 class BatchLearner:
-    """Learns from any source, any penalty and any ball.
+    """Learns from any source, with any penalty and any ball.
 
     Parameters
     ----------

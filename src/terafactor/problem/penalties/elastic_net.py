@@ -1,14 +1,11 @@
-"""The penalty on codes.
-
-A penalty finds codes from inner products alone, at the level of k: it never sees features, masks or threads. A new one
-is one class with the two methods of :class:`Penalty`, registered by :func:`~terafactor.problem.registry.register`.
-"""
+"""The elastic net: lasso, ridge, and mixtures of both."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -17,35 +14,24 @@ from terafactor._typing import Array, is_number
 from terafactor.errors import ParameterError
 from terafactor.kernels.codes import elastic_net_codes, ridge_codes, signed_start
 from terafactor.kernels.solve import solve_rows
-from terafactor.problem.registry import register
+from terafactor.problem.penalties.penalty import SPARSE_SHARE, Penalty
+from terafactor.problem.registry import PENALTIES, register
 
 logger = logging.getLogger(__name__)
 
 MAX_PASSES = 1000
-"""Bound on the passes of coordinate descent."""
+"""Most passes of coordinate descent."""
 
-
-class Penalty(Protocol):
-    """Omega, the penalty on codes."""
-
-    def value(self, codes: Array) -> Array:
-        """Return Omega of each row of ``codes`` (b, k), in float64."""
-
-    def codes(self, gram: Array, products: Array, strength: Any, tolerance: float) -> Array:
-        """Return the codes (b, k), float64: ``argmin over a of 1/2 a G a' - a h' + strength * Omega(a)`` for each row.
-
-        gram : (k, k), or (b, k, k) where each row observes features of its own; G, float64, positive definite to
-        working precision. products : (b, k), h, float64, contiguous. strength : a number, or (b,) with a Gram matrix
-        per row. tolerance : allowed violation of the optimality conditions, relative to the largest product of a row.
-        """
+RIDGE_SHARE = 0.1
+"""``alpha="auto"`` of ridge codes, relative to the squared norm of an atom: it shrinks codes by a tenth."""
 
 
 @register
 @dataclass(frozen=True)
-class ElasticNet:
+class ElasticNet(Penalty):
     r"""Omega(a) = l1_ratio * |a|_1 + (1 - l1_ratio) / 2 * |a|_2^2.
 
-    The lasso penalty is ``ElasticNet(1)``, the ridge penalty ``ElasticNet(0)``.
+    The lasso penalty is ``ElasticNet(1)`` or "l1", the ridge penalty ``ElasticNet(0)`` or "l2".
 
     Examples
     --------
@@ -66,14 +52,16 @@ class ElasticNet:
             )
         check_flag("positive of the penalty", self.positive)
 
+    @property
+    def is_sparse(self) -> bool:
+        return self.l1_ratio > 0
+
     def value(self, codes: Array) -> Array:
-        """Return the penalty of each row of ``codes`` (b, k), in float64."""
         values = codes.astype(np.float64, copy=False)
         absolute, squares = np.abs(values).sum(axis=1), np.einsum("ij,ij->i", values, values)
         return self.l1_ratio * absolute + 0.5 * (1 - self.l1_ratio) * squares
 
     def codes(self, gram: Array, products: Array, strength: Any, tolerance: float) -> Array:
-        """Return the codes (b, k) that belong to inner products: see :meth:`Penalty.codes`."""
         strengths = np.full(len(products), strength, np.float64)
         l1, l2 = self.l1_ratio * strengths, (1 - self.l1_ratio) * strengths
         is_ridge = not (self.positive or l1.any())
@@ -91,19 +79,25 @@ class ElasticNet:
             logger.info("%d of %d codes stopped after %d passes", unfinished, len(codes), MAX_PASSES)
         return codes
 
+    def violation(self, gram: Array, products: Array, strength: Any, codes: Array) -> Array:
+        strengths = np.reshape(strength, (-1, 1))
+        l1, l2 = self.l1_ratio * strengths, (1 - self.l1_ratio) * strengths
+        slope = products - np.einsum("...i,...ij->...j", codes, gram) - l2 * codes
+        active = np.abs(slope - l1 * np.sign(codes))
+        inactive = np.maximum((slope if self.positive else np.abs(slope)) - l1, 0.0)
+        return np.where(codes != 0, active, inactive).max(axis=1)
 
-PENALTIES = {"l1": 1.0, "l2": 0.0}
-"""Names of penalties and the share of l1 they stand for."""
+    def zero_strength(self, products: Array) -> Array:
+        if self.l1_ratio == 0:
+            return np.full(len(products), np.inf)
+        largest = (products if self.positive else np.abs(products)).max(axis=1)
+        return np.maximum(largest, 0.0) / self.l1_ratio
+
+    def auto_alpha(self, zero_strength: float, atom_energy: float) -> float:
+        """Return the rule of the l1 norm or of the ridge, the weaker of the two for a mixture."""
+        lasso = SPARSE_SHARE * zero_strength if self.l1_ratio > 0 else np.inf
+        ridge = RIDGE_SHARE * atom_energy / (1 - self.l1_ratio) if self.l1_ratio < 1 else np.inf
+        return float(min(lasso, ridge))
 
 
-def resolve_penalty(penalty: str | Penalty, *, positive: bool) -> Penalty:
-    """Return the penalty that a user means: one of the names, or an object that is a :class:`Penalty`."""
-    if isinstance(penalty, str) and penalty in PENALTIES:
-        return ElasticNet(PENALTIES[penalty], positive)
-    if isinstance(penalty, str) or not (hasattr(penalty, "codes") and hasattr(penalty, "value")):
-        raise ParameterError(f"penalty must be 'l1', 'l2', ElasticNet(l1_ratio) or another Penalty, got {penalty!r}")
-    if not positive:
-        return penalty
-    if not hasattr(penalty, "positive"):
-        raise ParameterError(f"positive_code=True needs a penalty that can be positive, which {penalty!r} cannot")
-    return replace(penalty, positive=True)  # type: ignore[type-var]
+PENALTIES |= {"l1": partial(ElasticNet, 1.0), "l2": partial(ElasticNet, 0.0)}
