@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.learning.measure import BEFORE, GRID, MOST_SECONDS, N_PASSES, NEW
-from benchmarks.pages import COLOURS, drawn, machines, origin, plot, show, table
+from benchmarks.pages import COLORS, drawn, machines, origin, plot, show, table
 from benchmarks.results import load
 
 INTRODUCTION = f"""# How fast it learns
@@ -164,7 +164,7 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
             for number, (name, curves) in enumerate((n, c) for n, c in result["curves"].items() if n not in GRID):
                 x, quartiles = _band(curves, what, best)
                 plot(axis, number, x, quartiles[1], name, markersize=0)
-                axis.fill_between(x, quartiles[0], quartiles[2], alpha=0.15, linewidth=0, color=COLOURS[number])
+                axis.fill_between(x, quartiles[0], quartiles[2], alpha=0.15, linewidth=0, color=COLORS[number])
             axis.set(xscale="log", yscale="log", xlabel=label, ylabel="above the best, %")
         axes[0].legend(frameon=False, fontsize=7)
 
