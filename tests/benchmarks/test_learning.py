@@ -55,5 +55,5 @@ def test_losses_are_listed():
 
 def test_the_earlier_default_is_evaluated_after_ten_passes():
     found = [curve((1.0, 40, 3.0), (2.0, 100, 2.0), (3.0, 200, 1.0))]
-    assert page.looked_at(found, n_rows=10) == (2.0, 2.0)
-    assert page.looked_at(found, n_rows=1000) == (3.0, 1.0)
+    assert page.evaluation_of(found, n_rows=10) == (2.0, 2.0)
+    assert page.evaluation_of(found, n_rows=1000) == (3.0, 1.0)
