@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +97,7 @@ def bytes_read(size: Size) -> dict[str, list[float]]:
 
 def memory(size: Size) -> dict[str, Any]:
     """Return the growth of memory during a fit against p and k; empty where /proc is missing."""
-    probe = partial(memory_growth, 120, reduction=10, statistics="masked")
+    probe = cache(partial(memory_growth, 120, reduction=10, statistics="masked"))  # both curves share a point
     middle = size.memory_p[len(size.memory_p) // 2]
     against_p = {"values": list(size.memory_p), "measured": [probe(p, size.k) for p in size.memory_p], "k": size.k}
     against_k = {"values": list(size.memory_k), "measured": [probe(middle, k) for k in size.memory_k], "p": middle}

@@ -17,15 +17,16 @@ compare ratios between methods rather than seconds with the paper's hours.
 """
 
 
-def write_page(figures: dict[str, Any], folder: Path, page: Path) -> None:
-    """Draw every figure that has a record in ``folder``, and write the page."""
+def write_page(figures: dict[str, Any], folder: Path, page: Path, latest: str) -> None:
+    """Write the page from the records in ``folder``; draw the ``latest`` figure, and those without a picture."""
     records = {name: record for name in figures if (record := load(name, folder)) is not None}
     sizes = ", ".join(sorted({record["settings"]["size"] for record in records.values()}))
     lines = [INTRODUCTION.format(size=sizes)]
     for name, record in records.items():
         figure = figures[name]
         picture = page.parent / "figures" / f"paper_{name}.png"
-        figure.draw(record["result"], picture)
+        if name == latest or not picture.exists():
+            figure.draw(record["result"], picture)
         lines += [f"## {figure.TITLE}", "", figure.PUBLISHED, ""]
         lines += [f"![{figure.TITLE}](figures/{picture.name})", "", *figure.describe(record["result"]), *origin(record)]
     missing = [name for name in figures if name not in records]

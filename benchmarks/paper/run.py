@@ -52,7 +52,7 @@ def run(size: Size, given: argparse.Namespace) -> None:
         measure, fields = partial(FIGURES[name].measure, size), FIGURES[name].FIELDS
         record = measured(name, settings(size, fields), measure, given.output, again=given.again)
         console.print(f"  {record['seconds']:.0f} s, measured {record['started']}", highlight=False)
-        write_page(FIGURES, given.output, given.page)
+        write_page(FIGURES, given.output, given.page, latest=name)
 
 
 def settings(size: Size, fields: Sequence[str]) -> dict[str, Any]:

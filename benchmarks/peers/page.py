@@ -22,15 +22,16 @@ MARGINS = (0.001, 0.01)
 """Targets, as distances from the best score of all contestants."""
 
 
-def write_page(names: Iterable[str], folder: Path, page: Path) -> None:
-    """Draw every contest that has a record in ``folder``, and write the page."""
+def write_page(names: Iterable[str], folder: Path, page: Path, latest: str) -> None:
+    """Write the page from the records in ``folder``; draw the ``latest`` contest, and those without a picture."""
     records = {name: record for name in names if (record := load(name, folder)) is not None}
     lines = [INTRODUCTION, "## Where we lose", ""]
     lost = [line for record in records.values() for line in losses(record["result"])]
     lines += [*(lost or ["Nowhere in these contests."]), ""]
     for name, record in records.items():
         result, picture = record["result"], page.parent / "figures" / f"peers_{name}.png"
-        draw(result, picture)
+        if name == latest or not picture.exists():
+            draw(result, picture)
         lines += [
             f"## {result['title']}",
             "",

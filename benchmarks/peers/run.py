@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not given.names or name in given.names:
             console.print(name, highlight=False)
             measured(name, settings, lambda make=make: hold(make()), given.output, again=given.again)
-            write_page(names, given.output, given.page)
+            write_page(names, given.output, given.page, latest=name)
 
 
 if __name__ == "__main__":

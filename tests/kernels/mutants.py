@@ -45,6 +45,9 @@ class Mutant:
     name: str
     """File, kernel, line and change."""
 
+    kernel: str
+    """Name of the kernel."""
+
     file: str
     """Name of the file in the folder of kernels."""
 
@@ -116,7 +119,29 @@ def mutants_of(path: Path, per_kernel: int) -> Iterator[Mutant]:
             twin = next(t for t, n in zip(ast.walk(again), ast.walk(tree), strict=True) if n is node)
             source = ast.unparse(ast.fix_missing_locations(Replace(twin, new).visit(again)))
             place = f"{path.name}:{node.lineno} {kernel.name}"
-            yield Mutant(f"{place}: {' '.join(change.split())[:90]}", path.name, source)
+            yield Mutant(f"{place}: {' '.join(change.split())[:90]}", kernel.name, path.name, source)
+
+
+RUN = """
+import sys, pytest
+failed = pytest.main(["-x", "-q", "-p", "no:cacheprovider", *sys.argv[1:]])
+from terafactor.kernels.jit import _kernels
+print("called:", *{kernel.py_func.__name__ for kernel in _kernels if kernel.signatures})
+sys.exit(failed)
+"""
+
+
+def calls() -> dict[str, set[str]]:
+    """Return the kernels that each kernel calls, directly or through others, and itself."""
+    found: dict[str, set[str]] = {}
+    for path in (ROOT / KERNELS).glob("*.py"):
+        for function in ast.parse(path.read_text()).body:
+            if isinstance(function, ast.FunctionDef):
+                found[function.name] = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
+    for _ in found:  # as long as the longest chain of calls
+        for name, called in found.items():
+            found[name] = called.union([name], *(found[other] for other in called if other in found))
+    return found
 
 
 class Workshop:
@@ -129,37 +154,51 @@ class Workshop:
             shutil.copytree(ROOT / name, folder / name, ignore=skip)
         for name in ("pyproject.toml", "tests/conftest.py"):
             shutil.copy2(ROOT / name, folder / name)
-        if self.fails():
-            raise SystemExit(f"tests/kernels fails without a mutant: see {folder}/log")
+        callees = calls()
+        self.reached: dict[str, set[str]] = {}
+        """Kernels that each file of tests runs."""
+        for path in sorted((folder / "tests/kernels").glob("test_*.py")):
+            if self.run(path.name):
+                raise SystemExit(f"{path.name} fails without a mutant:\n{(folder / 'log').read_text()}")
+            called = (folder / "log").read_text().split("called:")[-1].split()
+            self.reached[path.name] = set().union(*(callees.get(name, set()) for name in called))
         os.rename(folder / "cache", folder / "compiled")
 
-    def fails(self, first: str = "") -> bool:
-        """Run the tests, those of the file ``first`` before the others; return whether one failed."""
-        tests = sorted((self.folder / "tests/kernels").glob("test_*.py"), key=lambda path: path.stem != f"test_{first}")
+    def run(self, *names: str) -> bool:
+        """Run files of tests; return whether one failed."""
         environment = os.environ | {
             "PYTHONPATH": str(self.folder / "src"),
             "NUMBA_CACHE_DIR": str(self.folder / "cache"),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *map(str, tests)]
+        command = [sys.executable, "-c", RUN, *(f"tests/kernels/{name}" for name in names)]
         with open(self.folder / "log", "w") as log:
             try:
-                return subprocess.run(
+                done = subprocess.run(
                     command, cwd=self.folder, env=environment, stdout=log, stderr=log, timeout=SECONDS, check=False
-                ).returncode != 0  # fmt: skip
+                )
             except subprocess.TimeoutExpired:
                 return True
+        return done.returncode != 0
 
-    def notices(self, mutant: Mutant) -> bool:
-        """Return whether a test fails with this mutant."""
+    def killer(self, mutant: Mutant) -> str | None:
+        """Return the test that fails with a mutant, None if all pass."""
         shutil.rmtree(self.folder / "cache", ignore_errors=True)
         shutil.copytree(self.folder / "compiled", self.folder / "cache", copy_function=os.link)
+        names = [name for name, kernels in self.reached.items() if mutant.kernel in kernels]
+        if not names:
+            return None
         target = self.folder / KERNELS / mutant.file
         target.write_text(mutant.source)
         try:
-            return self.fails(target.stem)
+            if not self.run(*names):
+                return None
         finally:
             shutil.copy2(ROOT / KERNELS / mutant.file, target)  # with its time, which Numba compares
+        failed = [
+            line.split()[1] for line in (self.folder / "log").read_text().splitlines() if line.startswith("FAILED")
+        ]
+        return failed[0].removeprefix("tests/kernels/") if failed else "crash or timeout"
 
 
 def main() -> None:
@@ -181,17 +220,17 @@ def main() -> None:
         for job in range(arguments.jobs):
             free.put(Workshop(Path(folder, str(job))))
 
-        def run(mutant: Mutant) -> bool:
+        def run(mutant: Mutant) -> str | None:
             workshop = free.get()
             try:
-                return workshop.notices(mutant)
+                return workshop.killer(mutant)
             finally:
                 free.put(workshop)
 
         survivors = 0
-        for mutant, noticed in zip(mutants, pool.map(run, mutants), strict=True):
-            survivors += not noticed
-            print("killed  " if noticed else "SURVIVED", mutant.name, flush=True)
+        for mutant, killer in zip(mutants, pool.map(run, mutants), strict=True):
+            survivors += killer is None
+            print(f"killed    {mutant.name}  [{killer}]" if killer else f"SURVIVED  {mutant.name}", flush=True)
     print(f"{len(mutants) - survivors} of {len(mutants)} mutants killed")
 
 

@@ -87,5 +87,7 @@ def _project(atom: Array, ball: Any, outside: float) -> Array:
         low, high = high, 2 * high
     for _ in range(100):
         middle = (low + high) / 2
+        if not low < middle < high:  # neighbors: nothing changes any more
+            break
         low, high = (middle, high) if _psi(shrunk(middle), ball) > budget else (low, middle)
     return shrunk(high)
