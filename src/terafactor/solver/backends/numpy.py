@@ -72,11 +72,10 @@ def _project(atom: Array, ball: Any, outside: float) -> Array:
     """Return the closest point of the ball, of which entries outside the mask use up a part, by bisection."""
     l1_weight, l2_weight, limit, positive = ball
     atom = np.maximum(atom, 0) if positive else atom
-    budget = limit - outside
+    budget, magnitude = limit - outside, np.abs(atom)
 
     def shrunk(multiplier: float) -> Array:
-        soft = np.sign(atom) * np.maximum(np.abs(atom) - multiplier * l1_weight, 0)
-        return soft / (1 + multiplier * l2_weight)
+        return np.maximum(magnitude - multiplier * l1_weight, 0) / (1 + multiplier * l2_weight)
 
     if _psi(atom, ball) <= budget:
         return atom
@@ -90,4 +89,4 @@ def _project(atom: Array, ball: Any, outside: float) -> Array:
         if not low < middle < high:  # neighbors: nothing changes any more
             break
         low, high = (middle, high) if _psi(shrunk(middle), ball) > budget else (low, middle)
-    return shrunk(high)
+    return np.sign(atom) * shrunk(high)
