@@ -44,8 +44,9 @@ $(BENCH_VENV)/.installed: pyproject.toml benchmarks/peers.txt
 demo: install
 	$(BIN)/terafactor demo
 
+# One worker per core, so BLAS has one thread in each; fits limit it to one anyway.
 test: install
-	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 
 soak: install
 	$(BIN)/python tests/runs/soak.py 200
