@@ -1,4 +1,4 @@
-# One command each; every target that needs the environment makes it first.
+# One command each. Targets that need the environment create it first.
 PYTHON ?= python3
 VENV := .venv
 BENCH_VENV := .venv-bench
@@ -11,15 +11,15 @@ BIN := $(VENV)/bin
 help:
 	@echo "make demo        learn atoms from photographs and draw them"
 	@echo "make test        run the tests"
-	@echo "make soak        kill runs 200 times, and let them resume"
+	@echo "make soak        kill runs 200 times and resume them"
 	@echo "make check       format, lint, types, layers"
 	@echo "make bench       quick benchmarks, under 5 minutes"
 	@echo "make bench-full  every bar, against the peers"
 	@echo "make paper       every figure and table of the paper, under 20 minutes"
 	@echo "make peers       contests with other packages"
-	@echo "make learning    how fast the defaults learn, beside other packages"
-	@echo "make scaling     time, memory and bytes against every size"
-	@echo "make install     make .venv with every extra (the others call it)"
+	@echo "make learning    how fast the defaults learn, compared with other packages"
+	@echo "make scaling     time, memory and bytes read as sizes grow"
+	@echo "make install     create .venv with every extra (other targets run it)"
 
 install: $(VENV)/.installed
 
@@ -44,8 +44,9 @@ $(BENCH_VENV)/.installed: pyproject.toml benchmarks/peers.txt
 demo: install
 	$(BIN)/terafactor demo
 
+# One worker per core, so BLAS has one thread in each; fits limit it to one anyway.
 test: install
-	$(BIN)/python -m pytest
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 
 soak: install
 	$(BIN)/python tests/runs/soak.py 200
@@ -66,7 +67,7 @@ bench: $(BENCH_VENV)/.installed
 bench-full: $(BENCH_VENV)/.installed
 	$(BENCH_VENV)/bin/python -m benchmarks.run --page docs/results/bars.md
 
-# FULL=1 takes the sizes of the paper; HCP, MOVIELENS and NETFLIX name a user's copies of the data.
+# FULL=1 uses the sizes of the paper; HCP, MOVIELENS and NETFLIX are the paths of local copies of the data.
 paper: install
 	$(BIN)/python -m benchmarks.paper.run $(if $(FULL),--full) $(if $(HCP),--hcp "$(HCP)") \
 		$(if $(MOVIELENS),--movielens "$(MOVIELENS)") $(if $(NETFLIX),--netflix "$(NETFLIX)")

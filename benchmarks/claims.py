@@ -1,4 +1,4 @@
-"""The bars of the paper's claims: speed-up and objective of masks, the trend of table 1."""
+"""Bars of the paper's claims: speed-up and objective of masks, the trend of table 1."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from terafactor.solver import objective
 
 PROBLEM = Problem(2e-3, ElasticNet(0.0), NormBall("l1"))
 NEAR = 0.75
-"""Share of r that counts as near."""
+"""Share of r that is required as speed-up."""
 
 
 def speed_up(quick: bool) -> Iterator[Result]:
     """Epochs at the size of the paper's images, p = 200 000, k = 70: ridge codes, the l1 ball, one thread.
 
-    From a packed store that the system has in its cache, and from an array in memory, where features that are left out
-    come along anyway with those beside them. A fit at r takes r epochs, so that starting it weighs the same in all.
+    From a packed store in the page cache, and from an array in memory, where adjacent features share cache lines. A fit
+    at r takes r epochs, so that the cost of starting it is the same share of all.
     """
     X, _ = make_brain_like(800, 200_000)
     init, reductions = start(X, 70, PROBLEM.constraint), (1, 4, 8, 12)
@@ -59,7 +59,7 @@ def same_samples(quick: bool) -> Iterator[Result]:
 
 
 def table_1() -> list[dict[str, Any]]:
-    """Return what table 1 shows for the three synthetic tables: what ``make paper`` measured here, or else now."""
+    """Return the entries of table 1 for the three synthetic tables; measure them if there is no current record."""
     record = measured("figure4", settings(QUICK, figure4.FIELDS), partial(figure4.measure, QUICK), OUTPUT / "paper")
     return [entry for entry in record["result"] if entry["name"].startswith("synthetic")]
 
@@ -67,7 +67,7 @@ def table_1() -> list[dict[str, Any]]:
 def trend(quick: bool) -> Iterator[Result]:
     """Table 1 on synthetic ratings of three sizes: the advantage over coordinate descent, from each to the next.
 
-    It is how many times sooner a method passes the error where coordinate descent converges: 0 when it never does.
+    The advantage is the speed-up to the error where coordinate descent converges; 0 if that is never reached.
     """
     if quick:
         yield Skipped("trend of table 1", "takes minutes: run it without --quick")

@@ -1,6 +1,6 @@
 """Coordinate descent for matrix completion (Yu et al. 2012, CCD++), the baseline of the paper's table 1.
 
-Minimises ``sum over ratings of (x - w h)^2 + penalty * (sum_u count_u |w_u|^2 + sum_i count_i |h_i|^2)``, one factor at
+Minimizes ``sum over ratings of (x - w h)^2 + penalty * (sum_u count_u |w_u|^2 + sum_i count_i |h_i|^2)``, one factor at
 a time: all users, then all items. The residual is kept twice, by user and by item, so that every pass over it is
 sequential; each copy takes in the other side's last change in the same pass that computes its own.
 """
@@ -25,16 +25,16 @@ class Side:
     """Where the ratings of each begin (n + 1,)."""
 
     others: np.ndarray
-    """The other side's number for each rating, int32."""
+    """Index of the other side for each rating, int32."""
 
     residual: np.ndarray
-    """What is left of each rating, float32."""
+    """Residual of each rating, float32."""
 
     factors: np.ndarray
     """(k, n), float32."""
 
     change: np.ndarray
-    """How the factor updated last changed (n,)."""
+    """Last change of a factor (n,)."""
 
     @classmethod
     def of(cls, matrix: csr_array, factors: np.ndarray) -> Side:
@@ -47,7 +47,7 @@ class Side:
 def update_factor(starts, others, residual, own, theirs, carried, pending, penalty, first, last, change):
     """Update one factor of rows first <= i < last: ``own_i = argmin sum (r_i + own_i theirs - x theirs)^2 + ...``.
 
-    residual, own, change: in/out. ``carried_i * pending_j`` is what the other side's last change takes off first.
+    residual, own, change: in/out. ``carried_i * pending_j`` is subtracted first: the other side's last change.
     """
     for i in range(first, last):
         product, square = np.float32(0), np.float32(0)
@@ -73,7 +73,7 @@ def coordinate_descent(
     seed: int = 0,
     n_threads: int = 1,
 ) -> None:
-    """Complete a sparse matrix of centred ratings.
+    """Complete a sparse matrix of centered ratings.
 
     Parameters
     ----------

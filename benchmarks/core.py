@@ -1,4 +1,4 @@
-"""The bars of the core: speed against the peers and against the bare matrix products, scaling, memory."""
+"""Bars of the core: speed relative to peers and to bare matrix products, scaling, memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from terafactor.problem import Problem
 from terafactor.solver import SolverOptions, State, fit, objective
 
 ALPHA = 20.0
-"""Strength of the lasso: what the data's smooth noise leaves of a unit atom is cut, one code in six is not zero."""
+"""Strength of the lasso: above the smooth noise of the data; one code in six is nonzero."""
 
 
 @cache
@@ -30,7 +30,7 @@ def brain_like(n_features: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def learn(source: MatrixSource, problem: Problem, init: np.ndarray, **options: object) -> State:
-    """Fit from a given start: the solver alone, on data already checked, as the bare products are."""
+    """Fit from given atoms with the solver alone, on data already checked, for comparison with bare products."""
     choices = SolverOptions(n_components=len(init), **options)
     state = State.start(init.copy(), problem, masked=choices.masked)
     return fit(source, problem, choices, state)
@@ -49,7 +49,7 @@ def learn_scikit_learn(X: np.ndarray, init: np.ndarray, batch_size: int) -> np.n
         random_state=0, tol=0, max_no_improvement=None,
     )  # fmt: skip
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # thousands of notices that a lasso stopped early
+        warnings.simplefilter("ignore")  # thousands of warnings that a lasso stopped early
         return estimator.fit(X).components_
 
 
@@ -220,7 +220,7 @@ print(status("VmHWM") - before)
 def memory_growth(
     n_rows: int, n_features: int, n_components: int, reduction: int, statistics: str = "auto"
 ) -> int | None:
-    """Return the bytes by which a fit in a process of its own grows it; None where the system does not tell."""
+    """Return the bytes that a fit allocates at its peak, in a separate process; None where /proc is missing."""
     if not sys.platform.startswith("linux"):
         return None
     arguments = map(str, (n_rows, n_features, n_components, reduction, statistics))

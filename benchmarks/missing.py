@@ -1,4 +1,4 @@
-"""The bars of missing values and sparse input."""
+"""Bars of missing values and sparse input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What results pages share: tables, numbers as text, where a result comes from, the look of pictures."""
+"""What the pages of results share: tables, formatted numbers, the origin of a result, the style of figures."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
-"""Those of Okabe and Ito, which colour-blind readers can tell apart."""
+from benchmarks.results import commit_of
+
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
+"""Those of Okabe and Ito, which color-blind readers can distinguish."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
@@ -31,8 +33,9 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
 
 
 def origin(record: dict[str, Any]) -> list[str]:
-    """Return the line that says where and when a result was measured."""
-    return [f"*Measured {record['started']} in {record['seconds']:.0f} s, on {record['machine']['processor']}.*", ""]
+    """Return the line that states when, where and with which code a result was measured."""
+    when = f"Measured {record['started']} in {record['seconds']:.0f} s at commit {commit_of(record)}"
+    return [f"*{when}, on {record['machine']['processor']}.*", ""]
 
 
 def machines(records: Iterable[dict[str, Any]]) -> list[str]:
@@ -42,7 +45,7 @@ def machines(records: Iterable[dict[str, Any]]) -> list[str]:
 
 
 MOST_IN_ROW = 4
-"""Panels side by side that can still be read on a page."""
+"""Panels in a row that are still legible on a page."""
 
 
 @contextmanager
@@ -67,7 +70,7 @@ def drawn(path: Path, n_panels: int, *, width: float = 4.2, height: float = 3.2)
     try:
         yield axes
         for axis in axes:
-            axis.xaxis.set_minor_formatter(NullFormatter())  # those of a logarithmic scale run into each other
+            axis.xaxis.set_minor_formatter(NullFormatter())  # labels of a logarithmic scale overlap
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=110, metadata={"Software": None})
     finally:
@@ -75,11 +78,6 @@ def drawn(path: Path, n_panels: int, *, width: float = 4.2, height: float = 3.2)
 
 
 def plot(axis: Any, number: int, x: Sequence[float], y: Sequence[float], label: str, **style: Any) -> None:
-    """Draw one curve; colour and marker follow its number."""
-    look = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 3.5}
+    """Draw one curve; color and marker follow its number."""
+    look = {"color": COLORS[number % len(COLORS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 3.5}
     axis.plot(x, y, label=label, **(look | {"linewidth": 1.4} | style))
-
-
-def say_ratio(value: float, than: str = "") -> str:
-    """Return a speed-up in words."""
-    return f"{value:.1f} times {'faster' if value >= 1 else 'the speed'}{' than ' + than if than else ''}"

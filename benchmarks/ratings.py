@@ -1,4 +1,4 @@
-"""The bars of matrix completion. MovieLens-1M is fetched by ``python -m benchmarks.get_data``."""
+"""Bars of matrix completion. ``python -m benchmarks.get_data`` fetches MovieLens-1M."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def movielens() -> RatingTable:
 
 
 def needs_movielens(benchmark: Callable[[bool], Iterator[Result]]) -> Callable[[bool], Iterator[Result]]:
-    """Skip a benchmark where the data is not there."""
+    """Skip a benchmark if its data is missing."""
 
     def run(quick: bool) -> Iterator[Result]:
         if not MOVIELENS.is_file():
@@ -57,24 +57,24 @@ def paper(quick: bool) -> Iterator[Result]:
     base = MatrixCompletion(30, statistics="masked", random_state=0, n_threads=THREADS)
     errors: dict[str, float | str] = {}
     for seed in range(3):
-        known, asked = split_randomly(movielens(), 0.25, seed)
+        known, held_out = split_randomly(movielens(), 0.25, seed)
         if seed == 0 or not quick:
             search = MatrixCompletionCV(base.set_params(n_epochs=2), n_splits=1 if quick else 3).fit(known)
             alpha = search.alpha_
         model = base.set_params(alpha=alpha, n_epochs=10).fit(known)
-        errors[f"alpha {alpha:.3g}, seed {seed}"] = -model.score(asked)
+        errors[f"alpha {alpha:.3g}, seed {seed}"] = -model.score(held_out)
         base.set_params(alpha=None)
     yield Bar("1 RMSE of the paper's method", float(np.mean(list(errors.values()))), 0.869, unit="", details=errors)
 
 
 @needs_movielens
 def accuracy(quick: bool) -> Iterator[Result]:
-    """2: the default, nothing chosen."""
+    """2: the default parameters."""
     errors: dict[str, float | str] = {}
     for seed in range(3):
-        known, asked = split_randomly(movielens(), 0.25, seed)
+        known, held_out = split_randomly(movielens(), 0.25, seed)
         model = MatrixCompletion(30, random_state=seed, n_threads=THREADS).fit(known)
-        errors[f"seed {seed}"] = -model.score(asked)
+        errors[f"seed {seed}"] = -model.score(held_out)
     yield Bar("2 RMSE of the default", float(np.mean(list(errors.values()))), 0.8525, unit="", details=errors)
 
 
@@ -85,8 +85,8 @@ def as_coo(table: RatingTable) -> Any:
 class Ours:
     """Contestant that fits the default for a number of passes."""
 
-    def __init__(self, known: RatingTable, asked: RatingTable) -> None:
-        self.X, self.asked = as_coo(known), asked
+    def __init__(self, known: RatingTable, held_out: RatingTable) -> None:
+        self.X, self.held_out = as_coo(known), held_out
 
     def fit(self, n_epochs: float) -> Any:
         return MatrixCompletion(30, random_state=0, n_threads=THREADS, n_epochs=n_epochs).fit(self.X)
@@ -95,15 +95,15 @@ class Ours:
         return self.error_of(self.fit(n_epochs))
 
     def error_of(self, model: Any) -> float:
-        return -model.score(self.asked)
+        return -model.score(self.held_out)
 
 
 class Cmfrec:
-    """The same of cmfrec: ALS with conjugate gradients, ridge scaled by counts."""
+    """Contestant that fits cmfrec: ALS with conjugate gradients, ridge scaled by counts."""
 
-    def __init__(self, known: RatingTable, asked: RatingTable) -> None:
+    def __init__(self, known: RatingTable, held_out: RatingTable) -> None:
         self.X = sparse.coo_matrix(as_coo(known))
-        self.asked, self.low, self.high = asked, known.values.min(), known.values.max()
+        self.held_out, self.low, self.high = held_out, known.values.min(), known.values.max()
 
     def fit(self, n_epochs: float) -> Any:
         from cmfrec import CMF
@@ -118,12 +118,12 @@ class Cmfrec:
         return self.error_of(self.fit(n_epochs))
 
     def error_of(self, model: Any) -> float:
-        predicted = model.predict(user=self.asked.users, item=self.asked.items)
-        return rmse(np.clip(predicted, self.low, self.high), self.asked.values)
+        predicted = model.predict(user=self.held_out.users, item=self.held_out.items)
+        return rmse(np.clip(predicted, self.low, self.high), self.held_out.values)
 
 
 def passes_to(contestant: Ours | Cmfrec, target: float, most: int) -> int | None:
-    """Return the fewest passes after which the error is at most ``target``, by halving: it falls with the passes."""
+    """Return the fewest passes that reach an error of at most ``target``, by bisection: the error falls with passes."""
     low, high = 0, most
     if contestant.error(most) > target:
         return None
@@ -152,7 +152,7 @@ def speed(quick: bool) -> Iterator[Result]:
 
 
 def race(name: str, ours: Ours, theirs: Cmfrec, target: float | None, quick: bool, most: int = 20) -> Result:
-    """Return the ratio of times to a common target, or each to within 0.1 % of its own end."""
+    """Return the ratio of times to a common target, or without one, to within 0.1 % of the final error of each."""
     goals = [target, target]
     details: dict[str, float | str] = {}
     if target is None:
@@ -170,13 +170,13 @@ def race(name: str, ours: Ours, theirs: Cmfrec, target: float | None, quick: boo
 
 
 def large(quick: bool) -> Iterator[Result]:
-    """4: ratings as many as those of MovieLens-10M, each to within 0.1 % of its final error."""
+    """4: as many ratings as MovieLens-10M has, each method to within 0.1 % of its final error."""
     if find_spec("cmfrec") is None:
         yield Skipped("4 time to convergence at the size of MovieLens-10M", "cmfrec is not installed")
         return
     size = LIKE_10M | ({"n_users": 7_000, "n_ratings": 1_000_000} if quick else {})
-    known, asked = split_randomly(RatingTable.of(*make_ratings(**size)), 0.1, 0)
-    ours, theirs = Ours(known, asked), Cmfrec(known, asked)
+    known, held_out = split_randomly(RatingTable.of(*make_ratings(**size)), 0.1, 0)
+    ours, theirs = Ours(known, held_out), Cmfrec(known, held_out)
     result = race("4 time to convergence over that of cmfrec, 1e7 ratings", ours, theirs, None, True, most=10)
     yield result
     if isinstance(result, Bar):
@@ -185,9 +185,9 @@ def large(quick: bool) -> Iterator[Result]:
 
 
 def netflix(quick: bool) -> Iterator[Result]:
-    """5: ratings as many as those of the Netflix Prize: memory, time per pass, time to convergence."""
+    """5: as many ratings as the Netflix Prize has: memory, time per pass, time to convergence."""
     if quick:
-        yield Skipped("5 ratings as many as those of the Netflix Prize", "takes minutes: run it without --quick")
+        yield Skipped("5 as many ratings as the Netflix Prize", "takes minutes: run it without --quick")
         return
     with tempfile.TemporaryDirectory() as folder:
         for name, column in zip(COLUMNS, make_ratings(**LIKE_NETFLIX), strict=True):
@@ -196,15 +196,15 @@ def netflix(quick: bool) -> Iterator[Result]:
 
 
 def race_like_netflix(folder: str) -> Iterator[Result]:
-    """Yield the bars of ratings in a folder; each contestant has a process of its own, whose memory is told."""
-    ours = in_process_of_its_own("ours", folder)
+    """Yield the bars of ratings in a folder; each contestant runs in a separate process, for its memory."""
+    ours = run_separately("ours", folder)
     slope = np.polyfit(ours["passes"], ours["seconds"], 1)[0]
     details: dict[str, float | str] = {"seconds per pass": float(slope)}
     yield Bar("5 peak memory with 1e8 ratings", ours["GB"], 8, unit="GB", details=details)
     if find_spec("cmfrec") is None:
         yield Skipped("5 time to convergence over that of cmfrec", "cmfrec is not installed")
         return
-    theirs = in_process_of_its_own("cmfrec", folder)
+    theirs = run_separately("cmfrec", folder)
     at_10m = load("ratings.large", OUTPUT / "bars")
     bound = 0.2 if at_10m is None else at_10m["result"][0]["figure"]
     ends = {"ours": seconds_to_end(ours), "cmfrec": seconds_to_end(theirs)}
@@ -218,21 +218,21 @@ def race_like_netflix(folder: str) -> Iterator[Result]:
     yield Bar(name, ends["ours"] / ends["cmfrec"], bound, details=details)
 
 
-def in_process_of_its_own(who: str, folder: str) -> dict[str, Any]:
-    """Return what :func:`learn_like_netflix` prints."""
+def run_separately(who: str, folder: str) -> dict[str, Any]:
+    """Run :func:`learn_like_netflix` in a separate process; return what it prints."""
     program = f"from benchmarks.ratings import learn_like_netflix; learn_like_netflix({who!r}, {folder!r})"
     done = subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def learn_like_netflix(who: str, folder: str) -> None:
-    """Print as JSON the peak memory, and for fits of more and more passes their seconds and errors."""
+    """Print as JSON the peak memory, and seconds and errors of fits of a growing number of passes."""
     users, items, ratings = (np.load(Path(folder) / f"{name}.npy") for name in COLUMNS)
     ids = (Ids(np.arange(LIKE_NETFLIX["n_users"])), Ids(np.arange(LIKE_NETFLIX["n_items"])))
-    known, asked = split_randomly(RatingTable(users, items, ratings, *ids), 0.01, 0)
+    known, held_out = split_randomly(RatingTable(users, items, ratings, *ids), 0.01, 0)
     del users, items, ratings
     few = known.take(known.users < 1000)
-    contestant: Ours | Cmfrec = Cmfrec(known, asked) if who == "cmfrec" else Ours(known, asked)
+    contestant: Ours | Cmfrec = Cmfrec(known, held_out) if who == "cmfrec" else Ours(known, held_out)
     type(contestant)(few, few).error(1)  # compiles
     seconds, errors = [], []
     for n_passes in NETFLIX_PASSES:

@@ -1,4 +1,4 @@
-"""Curves of fits against the time of the processor, which other work on the machine disturbs little."""
+"""Curves of fits against CPU time, which other load on the machine hardly affects."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from terafactor.training import Start
 
 
 class CpuRecorder(Recorder):
-    """Recorder that also notes the seconds of the processor spent learning, evaluations aside.
+    """Recorder of the CPU seconds spent learning, without evaluations.
 
-    It evaluates at powers of two of the steps, and twenty times over the fit.
+    It evaluates at steps that are powers of two, and twenty times over the fit.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The bars of the report: size and opening of large pages, and what writing costs a run."""
+"""Bars of the report: size and opening time of large pages, and the cost of writing them during a run."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from terafactor.report import ReportContext, write_report
 
 
 def pages(quick: bool) -> Iterator[Result]:
-    """Yield size, and time to open in a browser, of the largest pages that are asked for."""
+    """Yield size and opening time in a browser of the largest supported pages."""
     with tempfile.TemporaryDirectory() as folder:
-        for name, context in large_stories().items():
+        for name, context in large_contexts().items():
             path = write_report(Path(folder) / "report.html", context)
             yield Bar(f"page of {name}", path.stat().st_size / 1e6, 10, unit="MB", details=_writing(path, context))
             seconds = _opening(path, repeats=3 if quick else 9)
             yield seconds if isinstance(seconds, Skipped) else Bar(f"opening {name}", seconds, 2, unit="s")
 
 
-def large_stories() -> dict[str, ReportContext]:
-    """Return what makes a page large: a thousand atoms as pictures or curves, a history of many lines."""
+def large_contexts() -> dict[str, ReportContext]:
+    """Return contexts of large pages: a thousand atoms as pictures or curves, a history of many lines."""
     patches = PatchSource([np.random.default_rng(0).random((100, 100, 3))], (32, 32))
     estimator = MaskedDictionaryLearning(1000, alpha=1.0, n_epochs=0.2, random_state=0).fit(patches)
     atoms = estimator._report_context(patches)
@@ -44,7 +44,7 @@ def large_stories() -> dict[str, ReportContext]:
 
 
 def cost(quick: bool) -> Iterator[Result]:
-    """Yield the share of a run that goes into its report, live pages and the last one together."""
+    """Yield the share of a run that is spent on its report, live pages and final page together."""
     X = np.random.default_rng(0).standard_normal((20_000, 4096), np.float32)
     estimator = Watched(100, alpha=5.0, n_epochs=1000, max_time=45 if quick else 120, random_state=0)
     with tempfile.TemporaryDirectory() as folder:
@@ -57,14 +57,14 @@ def cost(quick: bool) -> Iterator[Result]:
 
 
 class Watched(MaskedDictionaryLearning):
-    """An estimator that notes how long it takes to write its report."""
+    """Estimator that records how long it takes to write its report."""
 
     def _task(self) -> DictionaryTask:
         return WatchedTask(self)
 
 
 class WatchedTask(DictionaryTask):
-    """Its training."""
+    """Task of :class:`Watched`."""
 
     def present(self, *given: Any) -> None:
         started = time.perf_counter()
@@ -79,14 +79,14 @@ def _writing(path: Path, context: ReportContext) -> dict[str, float | str]:
 
 
 def _opening(path: Path, repeats: int) -> float | Skipped:
-    """Return the median time from asking for a page until all of it is drawn."""
+    """Return the median time from requesting a page until it is fully drawn."""
     executable = shutil.which("chromium") or shutil.which("google-chrome")
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
         return Skipped(f"opening {path.name}", "playwright is not installed")
     if executable is None:
-        return Skipped(f"opening {path.name}", "there is no chromium")
+        return Skipped(f"opening {path.name}", "chromium is not installed")
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         times = [_open_once(browser, path) for _ in range(repeats)]

@@ -1,4 +1,4 @@
-"""Run benchmarks, print every bar, and leave with an error when one is not met."""
+"""Run benchmarks, print every bar, and exit with an error when one is not met."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.table import Table
 from benchmarks import brain, claims, core, missing, ratings, report, runs, sources
 from benchmarks.harness import Bar
 from benchmarks.pages import machines, show, table
-from benchmarks.results import OUTPUT, load, measured
+from benchmarks.results import OUTPUT, commit_of, load, measured
 
 SUITES = {
     "brain": brain.BENCHMARKS,
@@ -29,20 +29,24 @@ SUITES = {
 }
 NAMES = [f"{suite}.{name}" for suite, benchmarks in SUITES.items() for name in benchmarks]
 
+HEADINGS = ("suite", "bar", "figure", "asked", "measured", "when", "commit")
+
 QUICK = [
     "core.recovery", "core.peers", "core.growth", "core.threads", "missing.recovery", "missing.cost", "missing.sparse",
     "sources.reading", "sources.fitting", "brain.decompression", "ratings.accuracy", "ratings.recommend",
     "ratings.reading", "runs.checkpoint", "claims.samples",
 ]  # fmt: skip
-"""Those that, with fewer repeats, take less than five minutes together."""
+"""Benchmarks that take less than five minutes together, with fewer repeats."""
 
 
 def main() -> int:
-    """Run the benchmarks named on the command line, or all; each is on file as soon as it ends."""
+    """Run the benchmarks named on the command line, or all; write the result of each as soon as it ends."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"which ones: {', '.join(NAMES)}")
-    parser.add_argument("--quick", action="store_true", help="the short ones only, or those named, with fewer repeats")
-    parser.add_argument("--page", type=Path, help="Markdown file for all results on file")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"benchmarks to run: {', '.join(NAMES)}")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer repeats, and only the short benchmarks unless some are named"
+    )
+    parser.add_argument("--page", type=Path, help="Markdown file to write all recorded results to")
     arguments = parser.parse_args()
     names = arguments.names or (QUICK if arguments.quick else NAMES)
     if unknown := [name for name in names if name not in NAMES]:
@@ -67,14 +71,14 @@ def main() -> int:
 
 
 def run(name: str, quick: bool) -> list[dict[str, Any]]:
-    """Return what a benchmark found, as plain values."""
+    """Return the results of a benchmark as plain values."""
     suite, benchmark = name.split(".")
     found = SUITES[suite][benchmark](quick)
     return [asdict(result) | ({"holds": result.holds} if isinstance(result, Bar) else {}) for result in found]
 
 
 def as_table(results: list[dict[str, Any]]) -> Table:
-    """Return the bars as a table, with the times behind them."""
+    """Return the bars as a table, with the times that they come from."""
     screen = Table("bar", "figure", "asked", "", "measured", expand=True)
     for result in results:
         if "reason" in result:
@@ -86,31 +90,31 @@ def as_table(results: list[dict[str, Any]]) -> Table:
 
 
 def figure(bar: dict[str, Any]) -> str:
-    """Return what was measured, with its unit."""
+    """Return the measured figure with its unit."""
     return f"{bar['figure']:.4g} {bar['unit']}"
 
 
 def asked(bar: dict[str, Any]) -> str:
-    """Return what a bar asks, with its unit."""
+    """Return the bound of a bar with its unit."""
     return f"{'at most' if bar['at_most'] else 'at least'} {bar['bound']:.4g} {bar['unit']}"
 
 
 def details(bar: dict[str, Any]) -> str:
-    """Return what the figure of a bar was made from."""
+    """Return the numbers that the figure of a bar was computed from."""
     return ", ".join(f"{key} {show(value)}" for key, value in bar["details"].items())
 
 
 def as_page(records: list[dict[str, Any]]) -> str:
-    """Return all results as a page: what falls short first, then what holds, then what was not measured, and where."""
+    """Return all results as a page: bars that fall short, bars that hold, bars not measured, and the machines."""
     found = [(record, result) for record in records for result in record["result"]]
-    lines = ["# Every bar, as last measured", "", "Written by `make bench-full`; nothing here is typed by hand.", ""]
+    lines = ["# Every bar, as last measured", "", "Written by `make bench-full`; do not edit by hand.", ""]
     for title, holds in (("What falls short", False), ("What holds", True)):
         rows = [
-            (record["name"], bar["name"], figure(bar), asked(bar), details(bar), record["started"])
+            (record["name"], bar["name"], figure(bar), asked(bar), details(bar), record["started"], commit_of(record))
             for record, bar in found
             if bar.get("holds") is holds
         ]
-        lines += [f"## {title}", "", *table(("suite", "bar", "figure", "asked", "measured", "when"), rows)]
+        lines += [f"## {title}", "", *table(HEADINGS, rows)]
     skipped = [(record["name"], bar["name"], bar["reason"]) for record, bar in found if "reason" in bar]
     if skipped:
         lines += ["## What was not measured", "", *table(("suite", "bar", "why"), skipped)]

@@ -1,4 +1,4 @@
-"""The bars of runs: what checkpoints, evaluations and the live view cost."""
+"""Bars of runs: the cost of checkpoints, evaluations and the live view."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ N_FEATURES, N_COMPONENTS = 200_000, 70
 
 
 class Clock:
-    """Callback that tells the share of the time, after the first step, that went to callbacks."""
+    """Callback that measures the share of time spent in callbacks after the first step."""
 
     def __init__(self) -> None:
         self.first: tuple[float, float] | None = None
@@ -51,7 +51,7 @@ def checkpoint_cost(quick: bool) -> Iterator[Result]:
     with tempfile.TemporaryDirectory() as folder:
         writer = Checkpointer(Path(folder), CheckpointPolicy(), task.artifact, lambda snapshot: None)
         for number in range(6 if quick else 12):
-            os.sync()  # what was written a minute ago is on the disk
+            os.sync()  # earlier writes are on disk, as after a minute
             time.sleep(1)
             started = time.perf_counter()
             writer.write(number, state_dict)
@@ -63,7 +63,7 @@ def checkpoint_cost(quick: bool) -> Iterator[Result]:
 def watching_cost(quick: bool) -> Iterator[Result]:
     """The same fit in a run directory: evaluations on held-out rows, metrics and the live view together.
 
-    The report has a bar of its own, and is not written meanwhile.
+    The report has its own bar and is not written here.
     """
     X = np.random.default_rng(0).standard_normal((200, N_FEATURES), np.float32)
     seconds = 60.0 if quick else 180.0

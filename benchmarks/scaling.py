@@ -1,4 +1,4 @@
-"""How time, memory and bytes grow, each beside the line that theory gives; ``python -m benchmarks.scaling``."""
+"""``python -m benchmarks.scaling``: how time, memory and bytes grow, compared with theory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ SETTING = {"alpha": 1e-3, "penalty": "l2", "constraint": "l1", "batch_size": BAT
 
 @dataclass(frozen=True)
 class Size:
-    """The point from which one number at a time is varied, and how far."""
+    """The central sizes, and the factors by which each is varied in turn."""
 
     n: int = 1_600
     p: int = 20_000
@@ -55,7 +55,7 @@ def curve(
     make: Callable[[float], Callable[[], object]],
     clock: Callable[[], float] = time.process_time,
 ) -> dict[str, list[float]]:
-    """Return the best time of an epoch for each value; of the processor, unless threads matter."""
+    """Return the best time of an epoch for each value; CPU time unless threads vary."""
     return {"values": list(values), "measured": [_best(make(value), size.repeats, clock) for value in values]}
 
 
@@ -85,7 +85,7 @@ def times(size: Size) -> dict[str, Any]:
 
 
 def bytes_read(size: Size) -> dict[str, list[float]]:
-    """Return the bytes of an epoch against r, the first k rows, which become atoms, left out."""
+    """Return the bytes of an epoch against r, without the first k rows, which initialize the atoms."""
     X = np.random.default_rng(0).standard_normal((size.n, size.p), np.float32)
     first = size.k * size.p * X.itemsize
     found = [
@@ -96,8 +96,8 @@ def bytes_read(size: Size) -> dict[str, list[float]]:
 
 
 def memory(size: Size) -> dict[str, Any]:
-    """Return the growth of memory during a fit against p and k; empty where the system does not tell."""
-    probe = partial(memory_growth, 120, reduction=10, statistics="masked")
+    """Return the growth of memory during a fit against p and k; empty where /proc is missing."""
+    probe = cache(partial(memory_growth, 120, reduction=10, statistics="masked"))  # both curves share a point
     middle = size.memory_p[len(size.memory_p) // 2]
     against_p = {"values": list(size.memory_p), "measured": [probe(p, size.k) for p in size.memory_p], "k": size.k}
     against_k = {"values": list(size.memory_k), "measured": [probe(middle, k) for k in size.memory_k], "p": middle}
@@ -105,7 +105,7 @@ def memory(size: Size) -> dict[str, Any]:
 
 
 def measure(size: Size) -> dict[str, Any]:
-    """Return everything."""
+    """Return all curves."""
     return {"times": times(size), "bytes": bytes_read(size), "memory": memory(size)}
 
 
@@ -124,7 +124,7 @@ LABELS = {"n": "rows n", "p": "features p", "k": "atoms k", "r": "reduction r", 
 
 
 def line_of_theory(found: dict[str, list[float]], law: Callable[[float], float]) -> list[float]:
-    """Return the law through the middle point that was measured; for r and threads, through the first."""
+    """Return the law through the middle measured point; for r and threads, through the first."""
     place = len(found["values"]) // 2 if law(2) > law(1) else 0
     scale = found["measured"][place] / law(found["values"][place])
     return [scale * law(value) for value in found["values"]]
@@ -136,7 +136,7 @@ def state_bytes(p: float, k: float) -> float:
 
 
 def slope(found: dict[str, list[float]]) -> float:
-    """Return the exponent of the power that fits best."""
+    """Return the exponent of the power law that fits best."""
     return float(np.polyfit(np.log(found["values"]), np.log(found["measured"]), 1)[0])
 
 
@@ -175,7 +175,7 @@ def describe(result: dict[str, Any]) -> list[str]:
         rows = zip(found["values"], found["measured"], line_of_theory(found, function), strict=True)
         lines += [f"### Time of an epoch against {LABELS[name]}: {law}", ""]
         lines += table((LABELS[name], "s", "theory, s", "over theory"), [(v, m, t, m / t) for v, m, t in rows])
-        lines += [f"The power that fits best is {slope(found):.2f}.{REMARKS.get(name, '')}", ""]
+        lines += [f"The exponent that fits best is {slope(found):.2f}.{REMARKS.get(name, '')}", ""]
     full = result["bytes"]["measured"][0]
     rows = [
         (r, m / 1e6, full / r / 1e6, m / (full / r)) for r, m in zip(*list(result["bytes"].values())[:2], strict=True)
@@ -193,7 +193,7 @@ def describe(result: dict[str, Any]) -> list[str]:
 
 
 def write_page(folder: Path, page: Path) -> None:
-    """Write the page from the file that the run wrote."""
+    """Write the page from the record."""
     record = load("scaling", folder)
     if record is None:
         return
@@ -202,10 +202,10 @@ def write_page(folder: Path, page: Path) -> None:
     sizes = record["settings"]
     lines = [
         "# How it scales", "",
-        "Written by `make scaling` from the numbers in `benchmarks/output`; nothing here is typed by hand. Ridge "
+        "Written by `make scaling` from the record in `benchmarks/output`; do not edit by hand. Ridge "
         f"codes, l1 ball, masked statistics, batches of {BATCH}, float32 in memory; around n = {sizes['n']:,}, "
-        f"p = {sizes['p']:,}, k = {sizes['k']}, one number varies at a time. Times are seconds of the processor, those "
-        f"against threads of the clock, the best of {sizes['repeats']}.", "",
+        f"p = {sizes['p']:,}, k = {sizes['k']}, one number varies at a time. Times are CPU seconds, wall time "
+        f"against threads, the best of {sizes['repeats']}.", "",
         f"![scaling](figures/{picture.name})", "", *describe(record["result"]), *origin(record),
         "## Machine and versions", "", *machines([record]),
     ]  # fmt: skip
@@ -214,11 +214,11 @@ def write_page(folder: Path, page: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure unless there is a result, and write the page."""
+    """Measure unless there is a current record, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tiny", action="store_true", help="sizes that only show that everything runs")
     parser.add_argument("--again", action="store_true", help="measure again")
-    parser.add_argument("--output", type=Path, default=OUTPUT, help="folder of the numbers")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="folder of the record")
     parser.add_argument("--page", type=Path, default=PAGE, help="Markdown file to write")
     given = parser.parse_args(arguments)
     size = TINY if given.tiny else Size()

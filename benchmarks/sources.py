@@ -1,4 +1,4 @@
-"""The bars of the packed store: bytes and time per batch from a cold cache, learning, memory, and fits from it."""
+"""Bars of the packed store: bytes and time per batch from a cold cache, learning, memory, and fits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from terafactor.testing import CountingSource
 N_ROWS, N_FEATURES, BLOCK = 1200, 200_000, 40
 
 LARGE = Path.home() / ".cache" / "terafactor-benchmarks" / "10000x200000.packed"
-"""The store of 8 GB, made once."""
+"""The store of 8 GB, written once."""
 
 RIDGE_ON_SPARSE_ATOMS = Problem(1e-3, ElasticNet(0.0), NormBall("l1"))
 """The setting of the paper for functional MRI."""
@@ -37,7 +37,7 @@ RIDGE_ON_SPARSE_ATOMS = Problem(1e-3, ElasticNet(0.0), NormBall("l1"))
 
 @contextlib.contextmanager
 def packed(n_features: int) -> Iterator[tuple[PackedSource, np.ndarray]]:
-    """Yield a store of 1 200 rows and the array it was made from; remove it afterwards."""
+    """Yield a store of 1 200 rows and the array it was made from; remove it on exit."""
     X = np.random.default_rng(0).standard_normal((N_ROWS, n_features), np.float32)
     with store_of(X) as source:
         yield source, X
@@ -45,13 +45,13 @@ def packed(n_features: int) -> Iterator[tuple[PackedSource, np.ndarray]]:
 
 @contextlib.contextmanager
 def store_of(X: np.ndarray) -> Iterator[PackedSource]:
-    """Yield a store of an array; remove it afterwards."""
+    """Yield a store of an array; remove it on exit."""
     with tempfile.TemporaryDirectory() as folder:
         yield open_source(pack(X, Path(folder) / "store", block_rows=BLOCK))
 
 
 def forget(source: PackedSource) -> None:
-    """Drop the store from the cache of the system."""
+    """Drop the store from the page cache."""
     for path in source.path.rglob("*"):
         if path.is_file():
             descriptor = os.open(path, os.O_RDONLY)
@@ -61,13 +61,13 @@ def forget(source: PackedSource) -> None:
 
 
 def disk_bytes() -> int:
-    """Return the bytes that this process made the system fetch from the disk."""
+    """Return the bytes that this process has read from disk."""
     with open("/proc/self/io") as lines:
         return next(int(line.split()[1]) for line in lines if line.startswith("read_bytes"))
 
 
 def cold(source: PackedSource, work: Callable[[], object]) -> tuple[float, int]:
-    """Return seconds and bytes of some work on a store that is not in the cache."""
+    """Return seconds and bytes of some work on a store that is not in the page cache."""
     forget(source)
     before, started = disk_bytes(), time.perf_counter()
     work()
@@ -86,7 +86,7 @@ def epoch(source: PackedSource, reduction: float) -> Callable[[], None]:
 
 
 def with_zarr(source: PackedSource, reduction: float) -> Callable[[], None]:
-    """Return a function that reads the same chunks by zarr-python, verified, left in the order of the store."""
+    """Return a function that reads and verifies the same chunks with zarr-python, in the order of the store."""
     import zarr
 
     stream = BatchStream(source, BLOCK, masks_of(source, reduction, 0), 0, whole_rows=False)
@@ -119,7 +119,7 @@ def reading(quick: bool) -> Iterator[Result]:
         full_bytes, times = X.nbytes, {}
         work = {f"r={r}": epoch(source, r) for r in (1, 4, 8, 12)} | {"zarr r=12": with_zarr(source, 12)}
         taken: dict[str, list[tuple[float, int]]] = {name: [] for name in work}
-        for _, (name, read) in itertools.product(range(repeats), work.items()):  # in turns, a slow spell hits all
+        for _, (name, read) in itertools.product(range(repeats), work.items()):  # in turns: other load affects all
             taken[name].append(cold(source, read))
         for name, measured_times in taken.items():
             times[name] = 1e3 * min(seconds for seconds, _ in measured_times) / (N_ROWS // BLOCK)
@@ -132,7 +132,7 @@ def reading(quick: bool) -> Iterator[Result]:
 
 
 class PerFeature(CountingSource):
-    """A store that hides its tiles, so that masks are drawn feature by feature."""
+    """Store that hides its tiles, so that masks are drawn feature by feature."""
 
     def tiles(self, record: int) -> FeatureTiles:
         return FeatureTiles()
@@ -164,7 +164,7 @@ def learning(quick: bool) -> Iterator[Result]:
 
 
 class GeneratedRows(MatrixSource):
-    """Rows of noise, made when they are asked for, a block at a time."""
+    """Rows of noise, generated when read, a block at a time."""
 
     def __init__(self, n_rows: int, n_features: int) -> None:
         self.shape, self.dtype = (n_rows, n_features), np.dtype(np.float32)
@@ -182,7 +182,7 @@ class GeneratedRows(MatrixSource):
 
 
 def large_store() -> Path:
-    """Return the store of 8 GB, written if it is not there."""
+    """Return the store of 8 GB; write it if it does not exist."""
     if not LARGE.exists():
         LARGE.parent.mkdir(parents=True, exist_ok=True)
         if shutil.disk_usage(LARGE.parent).free < 12e9:
@@ -232,7 +232,7 @@ print(growth(lambda: pack(sys.argv[2], sys.argv[3], **options)))
 
 
 def measured(script: str, *arguments: object) -> list[float]:
-    """Return the numbers that a script prints, run in a process of its own."""
+    """Run a script in a separate process; return the numbers that it prints."""
     command = [sys.executable, "-c", script, *map(str, arguments)]
     found = subprocess.run(command, capture_output=True, text=True)
     if found.returncode:
@@ -246,7 +246,7 @@ def memory(quick: bool) -> Iterator[Result]:
         yield Skipped("4 memory", "read from /proc, which this system lacks")
         return
     if quick and not LARGE.exists():
-        yield Skipped("4 memory of a fit of 8 GB", "its store is not there; the full benchmarks make it")
+        yield Skipped("4 memory of a fit of 8 GB", "its store does not exist; the full benchmarks write it")
     else:
         growth, n_steps = measured(FIT_UNDER_LIMIT, 2e9, large_store())
         allowed = 3 * N_FEATURES * 70 * 4 + 300e6
@@ -264,10 +264,10 @@ def memory(quick: bool) -> Iterator[Result]:
 class SimulatedStudy(MatrixSource):
     """2 000 records of 1 200 rows in the layout of a store: sparse maps mixed by random codes, and noise.
 
-    Only what is asked for is made; ``seconds`` is the time that took.
+    Values are generated when read; ``seconds`` is the time spent on that.
     """
 
-    in_memory = True  # nothing is read ahead, so that the time of making rows can be told from that of learning
+    in_memory = True  # no prefetching, so that generating rows and learning are timed apart
 
     def __init__(self, n_maps: int = 40) -> None:
         random = np.random.default_rng(0)

@@ -1,5 +1,9 @@
-"""Fixtures that several folders of tests share."""
+"""Fixtures that several folders of tests share.
 
+``TERAFACTOR_TEST_BLAS=scipy`` makes kernels call BLAS through SciPy, as they do on machines without OpenBLAS.
+"""
+
+import os
 import shutil
 
 import numpy as np
@@ -8,9 +12,21 @@ import pytest
 N_ROWS, N_FEATURES, N_ATOMS = 90, 24, 4
 
 
+@pytest.fixture(scope="session", autouse=os.environ.get("TERAFACTOR_TEST_BLAS") == "scipy")
+def scipy_blas():
+    """Hide OpenBLAS from the kernels."""
+    from terafactor.kernels import blas
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blas, "_openblas_libraries", list)
+        blas.address.cache_clear()
+        yield
+    blas.address.cache_clear()
+
+
 @pytest.fixture(name="X")
 def rows_of_few_atoms():
-    """Rows (90, 24) that mix four atoms, with some noise, in float64."""
+    """Return rows (90, 24) that mix four atoms, with some noise, in float64."""
     random = np.random.default_rng(0)
     atoms = random.standard_normal((N_ATOMS, N_FEATURES))
     codes = random.standard_normal((N_ROWS, N_ATOMS)) * (random.random((N_ROWS, N_ATOMS)) < 0.5)
@@ -19,7 +35,7 @@ def rows_of_few_atoms():
 
 @pytest.fixture(scope="module")
 def chromium():
-    """A headless browser of the system; for a module only, since it keeps an event loop running."""
+    """Start the headless browser of the system, for one module only: it keeps an event loop running."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     names = ("chromium", "chromium-browser", "google-chrome")
     executable = next(filter(None, map(shutil.which, names)), None)

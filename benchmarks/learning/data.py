@@ -1,4 +1,4 @@
-"""Data sets on which learning is measured: real ones where they are at hand, simulated ones anywhere."""
+"""Data sets for the benchmark of learning: real ones where available, simulated ones anywhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from terafactor.problem import Problem
 
 FOLDER = Path.home() / ".cache" / "terafactor-data"
 Matrices = tuple[np.ndarray, np.ndarray]
-"""Rows to learn from and rows to judge by."""
+"""Training rows and test rows."""
 
 
 def lasso(alpha: float) -> Problem:
@@ -34,17 +34,17 @@ def non_negative(alpha: float) -> Problem:
 
 @dataclass(frozen=True)
 class DataSet:
-    """A matrix and what is to be learned from it."""
+    """A matrix and the problem to solve on it."""
 
     title: str
     make: Callable[[], Matrices]
     n_components: int
     problem: Problem
     seconds: float
-    """How long contestants learn."""
+    """Time limit of contestants."""
 
     needs: str | None = None
-    """File of the data folder without which it is left out."""
+    """File in the data folder that the data set needs."""
 
     @property
     def is_here(self) -> bool:
@@ -52,7 +52,7 @@ class DataSet:
 
 
 def split(X: np.ndarray, n_test: int) -> Matrices:
-    """Return the rows in random order, the last ones first."""
+    """Return training rows and ``n_test`` test rows, in random order."""
     order = np.random.default_rng(0).permutation(len(X))
     return np.ascontiguousarray(X[order[n_test:]]), np.ascontiguousarray(X[order[:n_test]])
 
@@ -65,7 +65,7 @@ def digits() -> Matrices:
 
 
 def centered_digits() -> Matrices:
-    """Return the digits less their mean."""
+    """Return the digits minus their mean."""
     train, test = digits()
     return train - train.mean(axis=0), test - train.mean(axis=0)
 
@@ -90,7 +90,7 @@ def spectra() -> Matrices:
 
 
 def hyperspectral(side: int, every: int) -> Matrices:
-    """Return patches of the standardized image; those to judge by come from another part of it."""
+    """Return patches of the standardized image; test patches come from another part of it."""
     image = scene()
     image = (image - image.mean((0, 1))) / image.std((0, 1))
     train, test = PatchSource([image[:100]], (side, side)), PatchSource([image[100:]], (side, side))
@@ -100,7 +100,7 @@ def hyperspectral(side: int, every: int) -> Matrices:
 
 
 def photographs(side: int, n_rows: int, n_test: int, *, color: bool) -> Matrices:
-    """Return patches of two photographs, each less its mean; those to judge by come from their lower parts."""
+    """Return patches of two photographs, each minus its mean; test patches come from their lower parts."""
     from sklearn.datasets import load_sample_images
 
     images = [image.astype(np.float32) / 255 for image in load_sample_images().images]
@@ -127,7 +127,7 @@ def fmri() -> Matrices:
 
 
 def planted(n_rows: int = 60_000) -> Matrices:
-    """Return rows made of 30 random atoms, 15 % of which each row uses."""
+    """Return rows that combine 30 random atoms, each with probability 15 %."""
     random = np.random.default_rng(0)
     codes = (random.random((n_rows + 500, 30)) < 0.15) * random.standard_normal((n_rows + 500, 30)) * 10
     X = (codes @ planted_atoms() + 0.1 * random.standard_normal((n_rows + 500, 2000))).astype(np.float32)
@@ -169,4 +169,4 @@ DATA_SETS = {
 
 TINY = {"digits": DataSet("Digits, non-negative", digits, 4, non_negative(1e-3), 0.02),
         "digits_lasso": DataSet("Digits, lasso", centered_digits, 4, lasso(5.0), 0.02)}  # fmt: skip
-"""Enough to show that everything runs."""
+"""Sizes for tests."""

@@ -1,4 +1,4 @@
-"""Held-out objective against time and rows, for ours with any parameters and for its peers."""
+"""Held-out objective against time and rows, for terafactor and its peers."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from terafactor import ArraySource, MaskedDictionaryLearning
 from terafactor.solver import Snapshot, objective
 
 N_PASSES, MOST_SECONDS = 10, 30.0
-"""Where the earlier default is looked at: after so many passes, or so many seconds if these come first."""
+"""The earlier default is evaluated after this number of passes or of seconds, whichever comes first."""
 
 GROWTH = 1.15
-"""Steps from one evaluation to the next."""
+"""Ratio of steps from one evaluation to the next."""
 
 
 @dataclass
 class Curve:
-    """How a fit went."""
+    """Progress of a fit."""
 
     seconds: list[float] = field(default_factory=list)
-    """Processor time spent learning, evaluations aside."""
+    """CPU time spent learning, without evaluations."""
 
     rows: list[int] = field(default_factory=list)
     objective: list[float] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Task:
     seed: int
 
     def judge(self, atoms: np.ndarray) -> float:
-        """Return the held-out objective, with atoms scaled to the boundary of the ball as all optimal ones are."""
+        """Return the held-out objective, with atoms scaled to the boundary of the ball, where optimal ones are."""
         problem = self.data.problem
         return objective(ArraySource(self.test), problem.constraint.fill(np.asarray(atoms, np.float32)), problem, 1)
 
@@ -58,9 +58,9 @@ Contestant = Callable[[Task], Curve]
 
 
 def ours(*, patient: bool = False, **parameters: Any) -> Contestant:
-    """Return terafactor with some parameters, ``n`` times k for a batch size given as ``"nk"``.
+    """Return terafactor with some parameters; a batch size ``"nk"`` is ``n`` times k.
 
-    patient: it goes on, beyond its time, up to where the earlier default is looked at.
+    patient: it continues beyond its time, up to where the earlier default is evaluated.
     """
 
     def learn(task: Task) -> Curve:
@@ -121,7 +121,7 @@ def scikit_learn(task: Task) -> Curve:
 
 
 def spams(task: Task) -> Curve:
-    """Learn with SPAMS, a fit from scratch for each point: it cannot be watched."""
+    """Learn with SPAMS, one fit from scratch for each point: it has no callbacks."""
     import spams as peer
 
     by_column, curve = np.asfortranarray(task.train.T), Curve()
@@ -150,7 +150,7 @@ def batches(task: Task, batch_size: int) -> Iterator[np.ndarray]:
 
 
 class Stopwatch:
-    """Processor time between starts and stops."""
+    """CPU time between starts and stops."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -173,11 +173,11 @@ GRID = {
     for batch in ("0.5k", "1k", "2k", "4k")
     for exponent in (0.51, 0.6, 0.7, 0.9)
 }
-"""Among which the default should be as good as the best."""
+"""The default should be as good as the best of these."""
 
 
 def contestants(data: DataSet) -> dict[str, Contestant]:
-    """Return who takes part on a data set."""
+    """Return the contestants on a data set."""
     found = dict(OURS)
     problem = data.problem
     if problem.penalty.positive:

@@ -1,4 +1,4 @@
-"""docs/results/learning.md, from the files that the measurements wrote."""
+"""Write docs/results/learning.md from the records."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 
 from benchmarks.learning.measure import BEFORE, GRID, MOST_SECONDS, N_PASSES, NEW
-from benchmarks.pages import COLOURS, drawn, machines, origin, plot, show, table
+from benchmarks.pages import COLORS, drawn, machines, origin, plot, show, table
 from benchmarks.results import load
 
 INTRODUCTION = f"""# How fast it learns
 
-Written by `make learning` from the numbers in `benchmarks/output/learning`; nothing here is typed by hand.
+Written by `make learning` from the records in `benchmarks/output/learning`; do not edit by hand.
 
-Held-out objective against processor time and against rows seen, with one thread, reduction 1 and the same strength of
-the penalty for all. Compilation, imports and evaluations are left out of the times. Curves are medians over paired
-seeds, bands are quartiles. Levels are distances from the lowest objective that anyone reached with any seed.
+Held-out objective against CPU time and against rows seen, with one thread, reduction 1 and the same strength of the
+penalty for all. Compilation, imports and evaluations are not timed. Curves are medians over paired seeds, bands are
+quartiles. Levels are distances from the lowest objective of all contestants and seeds.
 
-"{BEFORE}" was the default of version 0.1. It is looked at after {N_PASSES} passes, or after
-{MOST_SECONDS:g} seconds if these come first. scikit-learn learns batch by batch through `partial_fit`, with its default
-batch size. SPAMS cannot be watched: each of its points is a fit from scratch. Settings of the grid (batches of k/2 to
-4 k, exponents 0.51 to 0.9) learn for three tenths of the time that the default has, so "-" can mean that they would
-have come to a level later; data sets without a figure were measured without the grid, or it did not come to 1 %.
+"{BEFORE}" was the default of version 0.1. It is evaluated after {N_PASSES} passes or
+{MOST_SECONDS:g} seconds, whichever comes first. scikit-learn learns batch by batch through `partial_fit`, with its
+default batch size. SPAMS has no callbacks: each of its points is a fit from scratch. Settings of the grid (batches of
+k/2 to 4 k, exponents 0.51 to 0.9) learn for three tenths of the time that the default has, so "-" can mean that they
+would reach a level later; data sets without a value were measured without the grid, or it did not reach 1 %.
 
 [What the defaults do](../defaults.md) has the reasons.
 
@@ -34,7 +34,7 @@ have come to a level later; data sets without a figure were measured without the
 
 LEVELS = (0.1, 0.05, 0.02, 0.01, 0.005)
 WORTH = 0.5
-"""Seconds of the earlier default below which a level is not compared: it is reached by anyone."""
+"""Levels that the earlier default reaches in fewer seconds are not compared: they are too easy."""
 
 
 def write_page(names: Iterable[str], folder: Path, page: Path) -> None:
@@ -54,12 +54,12 @@ def write_page(names: Iterable[str], folder: Path, page: Path) -> None:
 
 
 def lowest(result: Mapping[str, Any]) -> float:
-    """Return the lowest objective that anyone reached."""
+    """Return the lowest objective of all contestants."""
     return min(min(curve["objective"]) for curves in result["curves"].values() for curve in curves)
 
 
 def time_to(curves: Sequence[Mapping[str, Any]], level: float) -> float:
-    """Return the median over seeds of the seconds to a level, infinite where most seeds do not come to it."""
+    """Return the median over seeds of the seconds to a level, infinite if most seeds do not reach it."""
     return float(np.median([_first(curve, level) for curve in curves]))
 
 
@@ -73,8 +73,8 @@ def end_of(curves: Sequence[Mapping[str, Any]]) -> float:
     return float(np.median([curve["objective"][-1] for curve in curves]))
 
 
-def looked_at(curves: Sequence[Mapping[str, Any]], n_rows: int) -> tuple[float, float]:
-    """Return when and where a contestant is looked at: after ten passes or thirty seconds. Medians over seeds."""
+def evaluation_of(curves: Sequence[Mapping[str, Any]], n_rows: int) -> tuple[float, float]:
+    """Return seconds and objective of a contestant after ten passes or thirty seconds; medians over seeds."""
     found = []
     for curve in curves:
         rows, seconds = np.array(curve["rows"]), np.array(curve["seconds"])
@@ -85,11 +85,11 @@ def looked_at(curves: Sequence[Mapping[str, Any]], n_rows: int) -> tuple[float, 
 
 
 def summary(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the table of what the default saves, and where it loses."""
+    """Return the table of time saved by the default, and the cases where it loses."""
     rows, lost, gains = [], [], []
     for name, result in results.items():
         curves, best = result["curves"], lowest(result)
-        before, end = looked_at(curves[BEFORE], result["shape"][0])
+        before, end = evaluation_of(curves[BEFORE], result["shape"][0])
         now = time_to(curves[NEW], end)
         gains += [before / now] if math.isfinite(now) else []
         rows.append((name, before, now, before / now, _against_grid(result), _percent(end_of(curves[NEW]) / best - 1),
@@ -110,7 +110,7 @@ def summary(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def _against_grid(result: Mapping[str, Any]) -> str:
-    """Return the time to 1 % over that of the best of the grid."""
+    """Return the time to 1 %, relative to the best of the grid."""
     level = 1.01 * lowest(result)
     grid = [time_to(result["curves"][name], level) for name in GRID if name in result["curves"]]
     if not grid or math.isinf(min(grid)):
@@ -164,7 +164,7 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
             for number, (name, curves) in enumerate((n, c) for n, c in result["curves"].items() if n not in GRID):
                 x, quartiles = _band(curves, what, best)
                 plot(axis, number, x, quartiles[1], name, markersize=0)
-                axis.fill_between(x, quartiles[0], quartiles[2], alpha=0.15, linewidth=0, color=COLOURS[number])
+                axis.fill_between(x, quartiles[0], quartiles[2], alpha=0.15, linewidth=0, color=COLORS[number])
             axis.set(xscale="log", yscale="log", xlabel=label, ylabel="above the best, %")
         axes[0].legend(frameon=False, fontsize=7)
 

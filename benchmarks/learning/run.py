@@ -1,4 +1,4 @@
-"""``python -m benchmarks.learning.run``: how fast the defaults learn, and the page about it."""
+"""``python -m benchmarks.learning.run``: measure how fast the defaults learn, then write the page."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from benchmarks.results import OUTPUT, measured
 
 PAGE = Path("docs/results/learning.md")
 GRID_SHARE = 0.3
-"""Share of the time that settings of the grid get: they are judged by how soon they come near the best."""
+"""Share of the time limit for settings of the grid: what matters is how soon they approach the best."""
 
 
 def measure(data: DataSet, seeds: Sequence[int], *, grid: bool) -> dict[str, Any]:
-    """Let all contestants learn from a data set, one after the other for each seed."""
+    """Run all contestants on a data set, one after the other for each seed."""
     train, test = data.make()
     everyone = contestants(data)
     shorter = replace(data, seconds=GRID_SHARE * data.seconds)
@@ -46,14 +46,14 @@ def measure(data: DataSet, seeds: Sequence[int], *, grid: bool) -> dict[str, Any
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure data sets by name, or all that are at hand, and write the page."""
+    """Measure the data sets named on the command line, or all available ones, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"which ones: {', '.join(DATA_SETS)}")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"data sets: {', '.join(DATA_SETS)}")
     parser.add_argument("--seeds", type=int, default=5, help="paired seeds")
-    parser.add_argument("--no-grid", action="store_true", help="leave out the grid of batches and exponents")
+    parser.add_argument("--no-grid", action="store_true", help="skip the grid of batch sizes and exponents")
     parser.add_argument("--tiny", action="store_true", help="sizes that only show that everything runs")
-    parser.add_argument("--again", action="store_true", help="measure again what has a result")
-    parser.add_argument("--output", type=Path, default=OUTPUT / "learning", help="folder of the numbers")
+    parser.add_argument("--again", action="store_true", help="measure again what has a current record")
+    parser.add_argument("--output", type=Path, default=OUTPUT / "learning", help="folder of the records")
     parser.add_argument("--page", type=Path, default=PAGE, help="Markdown file to write")
     given = parser.parse_args(arguments)
     console, data_sets = Console(stderr=True), TINY if given.tiny else DATA_SETS
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if given.names and name not in given.names:
             continue
         if not data.is_here:
-            console.print(f"{name} left out: {data.needs} is not there", highlight=False)
+            console.print(f"{name} left out: {data.needs} is missing", highlight=False)
             continue
         console.print(name, highlight=False)
         settings = {"seeds": given.seeds, "grid": not given.no_grid, "seconds": data.seconds}

@@ -1,4 +1,4 @@
-"""The paper's advice on r, followed by ``reduction="auto"``."""
+"""``reduction="auto"``, which follows the paper's advice on r."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from terafactor import MaskedDictionaryLearning
 
 TITLE = "The reduction chosen automatically"
 LONGER = 2
-"""Times more passes than in the other figures: trials are for long fits."""
+"""Factor on the passes of the other figures: trials pay off in long fits."""
 
 FIELDS = BRAIN_FIELDS
 PUBLISHED = (
@@ -23,7 +23,7 @@ PUBLISHED = (
 
 
 def measure(size: Size) -> list[dict[str, Any]]:
-    """Return the trials of every study, and the fit after them beside one without masks."""
+    """Return the trials of every study, the fit that follows them, and one without masks."""
     found = []
     for study in studies(size):
         warm_up(study)
@@ -60,7 +60,7 @@ def draw(result: list[dict[str, Any]], path: Path) -> None:
 
 
 def describe(result: list[dict[str, Any]]) -> list[str]:
-    """Return what was chosen, and what the fit with it took, trials included."""
+    """Return the chosen reductions and the cost of their fits, trials included."""
     rows = [
         (found["study"].split(",")[0], found["n_epochs"], found["chosen"], found["full"]["seconds"] / found["seconds"],
          found["full"]["bytes"] / found["bytes"],

@@ -1,4 +1,4 @@
-"""Data and fits of figures 1 to 3: volumes of brains, sparse maps, ridge codes."""
+"""Data and fits of figures 1 to 3: brain volumes, sparse maps, ridge codes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Study:
     n_epochs: float
     batch_size: int = 40
     maps: np.ndarray | None = None
-    """What a simulated study was made of."""
+    """The true maps of a simulated study."""
 
     @property
     def description(self) -> str:
@@ -44,7 +44,7 @@ class Study:
 
 
 def studies(size: Size) -> list[Study]:
-    """Return what is at hand: the user's own images, or a simulated study and the real run of the cache."""
+    """Return the studies available: the user's images, or a simulated study and the real run in the cache."""
     if size.hcp is not None:
         train, test, _ = hold_out_rows(open_source(size.hcp), "1 record", seed=0)
         return [Study("HCP", train, test, 70, 1)]
@@ -63,7 +63,7 @@ def simulated(size: Size) -> Study:
 
 @cache
 def real_runs(n_epochs: float, folder: Path = CACHE / "fmri") -> list[Study]:
-    """Return the real run of the cache, standardized voxel by voxel; every twelfth volume is for testing."""
+    """Return the real run in the cache, standardized per voxel; every twelfth volume is held out."""
     image, mask = (folder / name for name in REAL)
     if not (image.exists() and mask.exists()):
         return []
@@ -78,7 +78,7 @@ def real_runs(n_epochs: float, folder: Path = CACHE / "fmri") -> list[Study]:
 
 
 def curve(study: Study, reduction: float, alpha: float, **changes: Any) -> dict[str, list[float]]:
-    """Fit, and return how the test objective went: masked statistics, as the paper has them, on one thread."""
+    """Fit with masked statistics, as in the paper, on one thread; return the curve of the test objective."""
     estimator = MaskedDictionaryLearning(
         **(dict(setting(study, alpha), reduction=reduction, n_epochs=study.n_epochs) | changes)
     )
@@ -103,14 +103,14 @@ def setting(study: Study, alpha: float) -> dict[str, Any]:
 
 
 def warm_up(study: Study) -> None:
-    """Compile, and touch the data once, before anything is timed."""
+    """Compile kernels and touch the data once, untimed."""
     few = study.batch_size / study.train.shape[0]
     for reduction in (1, 4):
         curve(study, reduction, ALPHAS["high"], n_epochs=few)
 
 
 def time_to(curve: Mapping[str, list[float]], target: float) -> float | None:
-    """Return the seconds after which the objective stays at a target or below, None when it never does."""
+    """Return the seconds after which the objective stays at or below a target, None if it never does."""
     reached = None
     for seconds, value in zip(curve["seconds"], curve["objective"], strict=True):
         if value > target:
@@ -121,7 +121,7 @@ def time_to(curve: Mapping[str, list[float]], target: float) -> float | None:
 
 
 def rows_of(source: Any, share: float) -> Any:
-    """Return the first part of a study's rows."""
+    """Return the first rows of a study."""
     n_rows = max(1, int(share * source.shape[0]))
     if isinstance(source, MatrixSource):
         from terafactor.data.views.rows import SelectedRows

@@ -1,4 +1,4 @@
-"""Data and contestants of figures 4 and 5 and of table 1: completion of ratings."""
+"""Data and methods of figures 4 and 5 and of table 1: matrix completion."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOVIELENS = Path.home() / ".cache" / "terafactor-data" / "ml-1m"
 TEST_SHARE = 0.25
 MOST_CYCLES = 30
 USERS_FOR_PENALTY = 6_000
-"""Users on which penalties are compared: those of a small table."""
+"""Users that penalties are compared on: as many as in a small table."""
 
 Curve = dict[str, list[float]]
 
@@ -40,7 +40,7 @@ class Ratings:
 
 
 def tables(size: Size) -> list[Ratings]:
-    """Return synthetic ratings of three sizes and what real ones there are."""
+    """Return synthetic ratings of three sizes, and the real ones available."""
     n_splits = size.n_splits if size.all_splits else 1
     found = [
         Ratings(f"synthetic {shape.name}", _splits(lambda shape=shape: synthetic(shape), n_splits))
@@ -65,7 +65,7 @@ def _splits(read: Callable[[], RatingTable], n_splits: int) -> Callable[[], Iter
 
 
 def synthetic(shape: RatingsShape) -> RatingTable:
-    """Return a table whose error without noise is about what the best methods leave on real ones."""
+    """Return a table with noise close to the error of the best methods on real ratings."""
     rank = 10 if shape.n_items > 500 else 3
     users, items, values = make_ratings(
         shape.n_users, shape.n_items, shape.n_ratings, n_components=rank, noise=0.8, seed=0
@@ -81,12 +81,12 @@ def read_movielens(folder: Path) -> RatingTable:
 def with_coordinate_descent(
     train: RatingTable, test: RatingTable, penalty: float, size: Size, n_cycles: int = MOST_CYCLES
 ) -> Curve:
-    """Return how the baseline goes until three cycles in a row bring less than 0.02 %."""
+    """Return the curve of the baseline, up to three consecutive cycles that gain less than 0.02 %."""
     biases = Biases.of(train)
-    centred = RatingTable(train.users, train.items, biases.remove(train), train.user_ids, train.item_ids)
+    centered = RatingTable(train.users, train.items, biases.remove(train), train.user_ids, train.item_ids)
     left = biases.remove(test)
     found: Curve = {"seconds": [], "epochs": [], "rmse": []}
-    matrix, clock = centred.as_matrix(), [0.0, 0.0]
+    matrix, clock = centered.as_matrix(), [0.0, 0.0]
 
     def note(users: np.ndarray, items: np.ndarray) -> bool:
         now = time.process_time()
@@ -103,7 +103,7 @@ def with_coordinate_descent(
 
 
 def products(users: np.ndarray, items: np.ndarray, test: RatingTable) -> np.ndarray:
-    """Return code . factors for each rating to test on; a factor at a time, in little memory."""
+    """Return code . factors for each test rating; one factor at a time, to save memory."""
     total = np.zeros(len(test), np.float32)
     for factor in range(len(users)):
         total += users[factor, test.users] * items[factor, test.items]
@@ -122,7 +122,7 @@ class SparseRecorder(CpuRecorder):
 
 
 def with_paper_method(train: RatingTable, test: RatingTable, alpha: float, size: Size, **changes: Any) -> Curve:
-    """Return how Algorithm 1 goes; as in the paper, users are predicted by the code of their last step."""
+    """Return the curve of Algorithm 1; as in the paper, a user is predicted by the code of the last step."""
     left = Biases.of(train).remove(test)
 
     def error(learner: RunningFit) -> float:
@@ -136,7 +136,7 @@ def with_paper_method(train: RatingTable, test: RatingTable, alpha: float, size:
 
 
 def with_today_method(train: RatingTable, test: RatingTable, size: Size, **changes: Any) -> Curve:
-    """Return how our default goes; the time of the final codes of users is added to every point."""
+    """Return the curve of our default; every point includes the time of the final user codes."""
     estimator = MatrixCompletion(
         size.rating_components, clip=False, random_state=0, n_threads=1,
         **({"n_epochs": size.rating_epochs} | changes),
@@ -159,7 +159,7 @@ def _recorded(estimator: MatrixCompletion, train: RatingTable, recorder: CpuReco
 
 
 def choose(train: RatingTable, grid: np.ndarray, learn: Callable[[RatingTable, RatingTable, float], Curve]) -> float:
-    """Return the penalty with the least error on held-out ratings of some of the users."""
+    """Return the penalty with the lowest error on held-out ratings of some users."""
     some = train.take(train.users < USERS_FOR_PENALTY)
     inner, held_out = split_randomly(some, 0.33, seed=1)
     errors = [learn(inner, held_out, penalty)["rmse"][-1] for penalty in grid]
@@ -176,7 +176,7 @@ def converged(curve: Curve) -> float:
 
 
 def warm_up(size: Size) -> None:
-    """Compile before anything is timed."""
+    """Compile kernels, untimed."""
     shape = RatingsShape("warm-up", 200, 60, 3_000)
     train, test = split_randomly(synthetic(shape), TEST_SHARE, 0)
     with_coordinate_descent(train, test, 0.1, size, n_cycles=1)

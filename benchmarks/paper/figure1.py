@@ -1,4 +1,4 @@
-"""Figure 1: test objective against time for several reductions, and what they end with relative to none."""
+"""Figure 1: test objective against time for several reductions, and final values relative to reduction 1."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.paper.sizes import BRAIN_FIELDS, Size
 TITLE = "Figure 1: acceleration by masks"
 REDUCTIONS = (1, 4, 8, 12)
 NEAR = 1.01
-"""An objective counts as reached within one per cent of where reduction 1 ends."""
+"""An objective is reached within one percent of the final one of reduction 1."""
 
 FIELDS = BRAIN_FIELDS
 PUBLISHED = (
@@ -37,7 +37,7 @@ def measure(size: Size) -> list[dict[str, Any]]:
 
 
 def summary(panel: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return, for each reduction, end and speed relative to reduction 1."""
+    """Return final values and speed of each reduction, relative to reduction 1."""
     curves, full = panel["curves"], panel["curves"]["1"]
     target = NEAR * full["objective"][-1]
     base = time_to(full, target)
@@ -59,7 +59,7 @@ def summary(panel: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def draw(result: list[dict[str, Any]], path: Path) -> None:
-    """Draw curves of each panel, and the ends of all."""
+    """Draw the curves of each panel, and all final values."""
     with drawn(path, len(result) + 2, width=3.8) as axes:
         for axis, panel in zip(axes, result, strict=False):
             for number, (reduction, found) in enumerate(panel["curves"].items()):
@@ -84,7 +84,7 @@ HEADINGS = (
 
 
 def describe(result: list[dict[str, Any]]) -> list[str]:
-    """Return the section's tables, and what they say against the paper."""
+    """Return the tables of the section and the comparison with the paper."""
     lines = []
     for panel in result:
         lines += [f"{panel['study']}; {panel['strength']} regularization, alpha = {panel['alpha']:g}:", ""]

@@ -1,4 +1,4 @@
-"""Figure 2: atlases from all the data, from as much of it as fits in the time of ours, and ours."""
+"""Figure 2: atlases of a full run, of a full-row run cut at the time of the masked one, and of the masked run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PUBLISHED = (
 
 
 def measure(size: Size) -> dict[str, Any]:
-    """Return times, shares of the data and likeness of the maps to those of the full run, with a picture's values."""
+    """Return times, shares of the data, similarity of the maps to those of the full run, and pictures."""
     study = studies(size)[0]
     warm_up(study)
     whole = _fit(study, study.train)
@@ -41,7 +41,7 @@ def measure(size: Size) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Atlas:
-    """Maps, and what it took to learn them."""
+    """Maps, and the cost of learning them."""
 
     maps: np.ndarray
     seconds: float
@@ -67,9 +67,9 @@ def _facts(study: Study, atlas: Atlas, reference: np.ndarray) -> dict[str, Any]:
 
 
 def outlines(components: np.ndarray) -> list[list[int]]:
-    """Return the number of the map that is strongest in each pixel, seen from above, 0 where none has half its most.
+    """Return the strongest map at each pixel, seen from above; 0 where no map reaches half of its maximum.
 
-    Voxels are taken to fill a cube in order, as those of the simulated study do.
+    Voxels fill a cube in order, as in the simulated study.
     """
     side = int(np.ceil(components.shape[1] ** (1 / 3) - 1e-9))
     cube = np.zeros((len(components), side**3), np.float32)
@@ -82,7 +82,7 @@ def outlines(components: np.ndarray) -> list[list[int]]:
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
-    """Draw the atlases side by side."""
+    """Draw the atlases next to each other."""
     with drawn(path, len(result["pictures"]), width=3.2) as axes:
         for axis, (name, picture) in zip(axes, result["pictures"].items(), strict=True):
             labels = np.array(picture)
@@ -93,17 +93,17 @@ def draw(result: dict[str, Any], path: Path) -> None:
 
 
 def describe(result: dict[str, Any]) -> list[str]:
-    """Return the table of likenesses and the comparison with the paper's claim."""
+    """Return the table of similarities and the comparison with the paper's claim."""
     headings = (
         "atlas",
         "s",
         "passes over the rows",
         "test objective",
-        "likeness to the full run",
-        "likeness to the truth",
+        "similarity to the full run",
+        "similarity to the truth",
     )
     lines = [
-        f"{result['study']}; each region belongs to the map that is strongest there, from half its maximum on.",
+        f"{result['study']}; each region belongs to the strongest map, where it exceeds half of its maximum.",
         "",
     ]
     lines += table(headings, [(name, *facts.values()) for name, facts in result["atlases"].items()])

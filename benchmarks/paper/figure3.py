@@ -40,7 +40,7 @@ def draw(result: list[dict[str, Any]], path: Path) -> None:
 
 
 def at_epochs(found: dict[str, list[float]], epochs: float) -> float:
-    """Return the objective at the first evaluation after so many epochs."""
+    """Return the objective at the first evaluation after a number of epochs."""
     places = [place for place, passed in enumerate(found["epochs"]) if passed >= epochs - 1e-9]
     return found["objective"][places[0] if places else -1]
 

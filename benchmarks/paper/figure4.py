@@ -1,4 +1,4 @@
-"""Figure 4 and table 1: test error against time, and times to converge, for growing tables of ratings."""
+"""Figure 4 and table 1: test error against time, and convergence times, for rating tables of growing size."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ def means(found: dict[str, Any]) -> dict[str, dict[str, float]]:
 
 
 def speed_ups(result: list[dict[str, Any]], name: str = PAPER) -> list[tuple[str, float]]:
-    """Return how many times sooner than coordinate descent a method converges, set by set."""
+    """Return the speed-up of a method over coordinate descent, for each set of ratings."""
     found = [(entry["name"], means(entry)) for entry in result]
     return [(set_name, both[BASELINE]["seconds"] / both[name]["seconds"]) for set_name, both in found]
 
 
 def at_level_of_baseline(found: dict[str, Any], name: str) -> float | None:
-    """Return how many times sooner a method passes where coordinate descent converges, None when it never does."""
+    """Return the speed-up of a method to the error where coordinate descent converges, None if it never reaches it."""
     baseline, curve = found["curves"][BASELINE], found["curves"][name]
     level = 1.001 * baseline["rmse"][-1]
     passed = [s for s, error in zip(curve["seconds"], curve["rmse"], strict=True) if error <= level]

@@ -1,4 +1,4 @@
-"""Figure 5: how fast steps forget."""
+"""Figure 5: exponents of the learning weights."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def draw(result: list[dict[str, Any]], path: Path) -> None:
 
 
 def describe(result: list[dict[str, Any]]) -> list[str]:
-    """Return errors at the end and after one pass, and which exponents are best."""
+    """Return errors after one pass and at the end, and the best exponents."""
     lines = []
     for found in result:
         rows = [(beta, *(f"{value:.4f}" for value in (at_one(curve), curve["rmse"][-1])), converged(curve))

@@ -1,4 +1,4 @@
-"""How large the experiments are."""
+"""Sizes of the experiments."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class RatingsShape:
 
 @dataclass(frozen=True)
 class Size:
-    """Sizes of all experiments, and where a user's own copies of the data are."""
+    """Sizes of all experiments, and paths of local copies of the data."""
 
     name: str
     n_rows: int
-    """Volumes of the simulated study, those of the test set aside."""
+    """Training volumes of the simulated study."""
 
     n_features: int
-    """Its voxels."""
+    """Voxels of the simulated study."""
 
     n_components: int
     n_epochs: float
@@ -43,7 +43,7 @@ class Size:
 
     all_splits: bool = False
     hcp: Path | None = None
-    """Anything that open_source takes, one record per image."""
+    """Anything that ``open_source`` accepts, one record per image."""
 
     movielens: Path | None = None
     netflix: Path | None = None
@@ -52,7 +52,7 @@ class Size:
 BRAIN_FIELDS = ("n_rows", "n_features", "n_components", "n_epochs", "real_epochs", "hcp")
 RATING_FIELDS = ("ratings", "n_splits", "rating_epochs", "rating_components", "n_penalties", "all_splits", "movielens",
                  "netflix")  # fmt: skip
-"""What figures of either kind depend on."""
+"""Fields that the figures of each kind depend on."""
 
 ML_1M = RatingsShape("1M", 6_040, 3_706, 1_000_000)
 ML_10M = RatingsShape("10M", 69_878, 10_677, 10_000_000)

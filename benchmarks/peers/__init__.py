@@ -1,1 +1,1 @@
-"""terafactor beside other packages on the same work, run by ``make peers``."""
+"""terafactor compared with other packages on the same work; run by ``make peers``."""

@@ -1,4 +1,4 @@
-"""A contest: fits of growing length, timed by us, judged by us."""
+"""A contest: fits of growing length, timed and scored by the same code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 Fit = Callable[[float], Any]
-"""Takes the number of passes over the data, returns whatever the judge of the contest takes."""
+"""Takes the number of passes over the data; returns what the judge of the contest scores."""
 
 
 @dataclass(frozen=True)
@@ -40,21 +40,22 @@ class Contest:
     name: str
     title: str
     explanation: str
-    """Data, settings, what is timed."""
+    """Data, settings and what is timed."""
 
     contestants: Sequence[Contestant]
     judge: Callable[[Any], float]
     measure: str
-    """What the judge computes."""
+    """Name of the score."""
 
     lower_is_better: bool = True
     n_threads: int = 1
 
 
 def hold(contest: Contest) -> dict[str, Any]:
-    """Run a contest; contestants take turns, and each runs once before, untimed: imports and compilation are left out.
+    """Run a contest.
 
-    What a contestant makes is judged outside its time. Those that are not installed are named with the reason.
+    Contestants take turns. Each runs once untimed before, for imports and compilation, and is scored outside its time.
+    Packages that are not installed are listed as skipped.
     """
     present = [contestant for contestant in contest.contestants if find_spec(contestant.module) is not None]
     curves: dict[str, dict[str, Any]] = {
@@ -62,7 +63,7 @@ def hold(contest: Contest) -> dict[str, Any]:
         for c in present
     }
     with warnings.catch_warnings(), threadpool_limits(contest.n_threads):
-        warnings.simplefilter("ignore")  # peers tell of lassos that stop early, a thousand times
+        warnings.simplefilter("ignore")  # thousands of warnings that a lasso stopped early
         for contestant in present:
             contestant.fit(min(contestant.amounts))
         for turn in range(max(len(contestant.amounts) for contestant in present)):
@@ -78,7 +79,7 @@ def hold(contest: Contest) -> dict[str, Any]:
 
 
 def _run(contestant: Contestant, amount: float, contest: Contest, curve: dict[str, Any]) -> None:
-    clock = time.process_time if contest.n_threads == 1 else time.perf_counter  # less disturbed by other work
+    clock = time.process_time if contest.n_threads == 1 else time.perf_counter  # CPU time: other load matters less
     started = clock()
     model = contestant.fit(amount)
     seconds = clock() - started
@@ -92,7 +93,7 @@ def version_of(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:
-        return "here"  # a baseline of ours
+        return "here"  # a baseline in this repository
 
 
 def best(curve: dict[str, Any], lower: bool) -> float:
@@ -101,7 +102,7 @@ def best(curve: dict[str, Any], lower: bool) -> float:
 
 
 def time_to(curve: dict[str, Any], target: float, lower: bool) -> float | None:
-    """Return the time of the shortest fit that reaches a target, None when none does."""
+    """Return the time of the fastest fit that reaches a target, None if none does."""
     times = [
         seconds
         for seconds, score in zip(curve["seconds"], curve["score"], strict=True)

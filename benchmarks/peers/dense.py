@@ -37,13 +37,13 @@ class DenseSize:
 TINY = DenseSize(120, 7, 4, 20, (0.5, 1))
 N_TEST_SHARE = 0.1
 ALPHA = 20.0
-"""Strength of the lasso, with which one code in six is not zero."""
+"""Strength of the lasso, with which one code in six is nonzero."""
 
 Learner = Callable[[np.ndarray, float], np.ndarray]
 
 
 def on_part(X: np.ndarray, learn: Learner) -> Callable[[float], np.ndarray]:
-    """Return a fit of so many passes; less than one is a pass over the first rows."""
+    """Return a fit of a number of passes; a fraction is a pass over the first rows."""
 
     def fit(amount: float) -> np.ndarray:
         rows = X[: max(1, int(min(1.0, amount) * len(X)))]
@@ -53,7 +53,7 @@ def on_part(X: np.ndarray, learn: Learner) -> Callable[[float], np.ndarray]:
 
 
 def judge(test: np.ndarray, problem: Problem) -> Callable[[np.ndarray], float]:
-    """Return what computes the objective on test rows, with atoms scaled to the boundary of the ball."""
+    """Return a function that computes the objective on test rows, with atoms scaled to the boundary of the ball."""
 
     def score(atoms: np.ndarray) -> float:
         atoms = problem.constraint.fill(np.ascontiguousarray(atoms, np.float32))
@@ -96,8 +96,8 @@ def sparse_codes(size: DenseSize) -> Contest:
     return Contest(
         "sparse_codes", "Sparse codes: lasso, atoms in the l2 ball",
         f"{train.shape[0]:,} x {train.shape[1]:,} like functional MRI, float32, k = {len(init)}, batches of "
-        f"{size.batch_size}, the same rows as initial atoms, lasso of strength {ALPHA:g}. SPAMS gets its data in the "
-        "order of memory that it wants, outside the time.",
+        f"{size.batch_size}, the same rows as initial atoms, lasso of strength {ALPHA:g}. SPAMS gets its data in its "
+        "own memory order, untimed.",
         contestants, judge(test, problem), "objective on held-out rows",
     )  # fmt: skip
 
@@ -134,7 +134,7 @@ def _spams(train: np.ndarray, init: np.ndarray, batch_size: int) -> Callable[[fl
 
 
 def sparse_maps(size: DenseSize) -> Contest:
-    """Sparse maps of brain-like volumes, what nilearn is for."""
+    """Sparse maps of brain-like volumes, the purpose of nilearn."""
     train, test = _split(make_brain_like(int(size.n_rows / (1 - N_TEST_SHARE)), size.n_features)[0], size.n_rows)
     problem = Problem(2e-4, ElasticNet(0.0), NormBall("l1"))
     setting = {"n_components": size.n_components, "alpha": 2e-4, "penalty": "l2", "constraint": "l1",
@@ -151,8 +151,8 @@ def sparse_maps(size: DenseSize) -> Contest:
     return Contest(
         "sparse_maps", "Sparse maps: atoms in the l1 ball",
         f"{train.shape[0]:,} volumes of {train.shape[1]:,} voxels in ten images, k = {size.n_components}, ridge codes. "
-        "nilearn starts from its own independent components and minimises a penalized form on transposed data; both "
-        "are judged by ours, each map scaled to an l1 norm of one. nilearn's images are in memory before its time.",
+        "nilearn starts from its own independent components and minimizes a penalized form on transposed data; both "
+        "are judged by ours, each map scaled to an l1 norm of one. nilearn's images are loaded untimed.",
         contestants, judge(test, problem), "objective on held-out volumes",
     )  # fmt: skip
 
@@ -197,7 +197,7 @@ def non_negative(size: DenseSize) -> Contest:
     return Contest(
         "non_negative", "Non-negative factors",
         f"{train.shape[0]:,} x {train.shape[1]:,}, a planted dictionary with the negative part of the noise cut, "
-        f"float32, k = {len(init)}, no penalty to speak of, the same initial atoms.",
+        f"float32, k = {len(init)}, a negligible penalty, the same initial atoms.",
         contestants, judge(test, problem), "half the squared error on held-out rows",
     )  # fmt: skip
 

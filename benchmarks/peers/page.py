@@ -1,4 +1,4 @@
-"""docs/results/peers.md, from the files that the contests wrote."""
+"""Write docs/results/peers.md from the records."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from benchmarks.pages import drawn, machines, origin, plot, show, table
 from benchmarks.peers.contest import best, time_to
 from benchmarks.results import load
 
-INTRODUCTION = """# terafactor beside other packages
+INTRODUCTION = """# terafactor and other packages
 
-Written by `make peers` from the numbers in `benchmarks/output/peers`; nothing here is typed by hand. Every point is a
-fit from scratch, timed and judged by the benchmark; imports, compilation and a first run are left out of the times.
-Threads are held equal, times with one thread are those of the processor. The settings of peers are stated with each
-contest; few were tried, and a search may improve them.
+Written by `make peers` from the records in `benchmarks/output/peers`; do not edit by hand. Every point is a fit from
+scratch, timed and scored by the benchmark; imports, compilation and a first run are not timed. All use the same number
+of threads; times with one thread are CPU seconds. The settings of peers are stated with each contest; few were tried,
+and a search may improve them.
 """
 
 MARGINS = (0.001, 0.01)
-"""Distances from the best score of all, as targets."""
+"""Targets, as distances from the best score of all contestants."""
 
 
-def write_page(names: Iterable[str], folder: Path, page: Path) -> None:
-    """Draw every contest that has a record in ``folder``, and write the page."""
+def write_page(names: Iterable[str], folder: Path, page: Path, latest: str) -> None:
+    """Write the page from the records in ``folder``; draw the ``latest`` contest, and those without a picture."""
     records = {name: record for name in names if (record := load(name, folder)) is not None}
     lines = [INTRODUCTION, "## Where we lose", ""]
     lost = [line for record in records.values() for line in losses(record["result"])]
     lines += [*(lost or ["Nowhere in these contests."]), ""]
     for name, record in records.items():
         result, picture = record["result"], page.parent / "figures" / f"peers_{name}.png"
-        draw(result, picture)
+        if name == latest or not picture.exists():
+            draw(result, picture)
         lines += [
             f"## {result['title']}",
             "",
@@ -50,7 +51,7 @@ def write_page(names: Iterable[str], folder: Path, page: Path) -> None:
 
 
 def targets(result: dict[str, Any]) -> list[float]:
-    """Return scores a little worse than the best that anyone reached."""
+    """Return scores slightly worse than the best of all contestants."""
     lower = result["lower_is_better"]
     ends = [best(curve, lower) for curve in result["curves"].values()]
     top = min(ends) if lower else max(ends)
@@ -58,7 +59,7 @@ def targets(result: dict[str, Any]) -> list[float]:
 
 
 def losses(result: dict[str, Any]) -> list[str]:
-    """Say where a peer ends better than ours, or reaches a target sooner than ours."""
+    """Return a line for each peer that ends better than terafactor or reaches a target sooner."""
     lower, curves = result["lower_is_better"], result["curves"]
     ours = {name: curve for name, curve in curves.items() if curve["ours"]}
     sign = 1 if lower else -1

@@ -27,14 +27,14 @@ class RatingsSize:
     shape: RatingsShape = ML_1M
     n_components: int = 30
     real: bool = True
-    """Whether real ratings are used where there are any."""
+    """Whether to use real ratings if there are any."""
 
     amounts: tuple[int, ...] = (1, 2, 4, 8, 15)
 
 
 TINY = RatingsSize(RatingsShape("tiny", 100, 60, 2_500), 3, False, (1, 2))
 LIKED = 4.0
-"""Ratings from here on count as liked."""
+"""Lowest rating that counts as liked."""
 
 
 def ratings(size: RatingsSize) -> tuple[str, RatingTable, RatingTable]:
@@ -45,7 +45,7 @@ def ratings(size: RatingsSize) -> tuple[str, RatingTable, RatingTable]:
 
 
 def error_of_predictions(size: RatingsSize) -> Contest:
-    """Which method predicts held-out ratings best, and soonest."""
+    """Which method predicts held-out ratings best, and fastest."""
     name, train, test = ratings(size)
     low, high = float(train.values.min()), float(train.values.max())
 
@@ -66,8 +66,8 @@ def error_of_predictions(size: RatingsSize) -> Contest:
         f"{name}, {train.shape[0]:,} users, {train.shape[1]:,} items, {len(train):,} ratings to learn from and "
         f"{len(test):,} to test on, {k} factors, {THREADS} threads (Surprise uses one). A time includes the view of "
         "the matrix and the predictions, not the reading of files. Settings: cmfrec with lambda 0.08 scaled by counts "
-        "and conjugate gradients, Surprise with a rate of 0.01 and a penalty of 0.06, chosen beforehand and not "
-        "searched further, so a search may improve them; coordinate descent with 0.1, the best of 0.02, 0.04, 0.06 and "
+        "and conjugate gradients, Surprise with a rate of 0.01 and a penalty of 0.06, not searched, so a search may "
+        "improve them; coordinate descent with 0.1, the best of 0.02, 0.04, 0.06 and "
         "0.1; ours has none. Predictions are clipped to the range of ratings for all.",
         contestants, judge, "RMSE on held-out ratings", n_threads=THREADS,
     )  # fmt: skip
@@ -126,7 +126,7 @@ def _trainset(train: RatingTable, dataset: Any, reader: Any) -> Any:
 
 
 def _numbers(known: dict[Any, int], ids: np.ndarray) -> np.ndarray:
-    """Return the peer's own numbers of ids; -1, the row of zeros at the end, for those it does not know."""
+    """Return the peer's indices of ids; -1, the row of zeros at the end, for unknown ids."""
     table = np.full(int(ids.max()) + 1, -1)
     for name, number in known.items():
         if name < len(table):
@@ -137,20 +137,20 @@ def _numbers(known: dict[Any, int], ids: np.ndarray) -> np.ndarray:
 def _descent(train: RatingTable, test: RatingTable, k: int) -> Callable[[float], np.ndarray]:
     def fit(amount: float) -> np.ndarray:
         biases = Biases.of(train)
-        centred = RatingTable(train.users, train.items, biases.remove(train), train.user_ids, train.item_ids)
+        centered = RatingTable(train.users, train.items, biases.remove(train), train.user_ids, train.item_ids)
         last: list[np.ndarray] = []
 
         def keep(users: np.ndarray, items: np.ndarray) -> None:
             last[:] = [users, items]
 
-        coordinate_descent(centred.as_matrix(), k, 0.1, int(amount), keep, n_threads=THREADS)
+        coordinate_descent(centered.as_matrix(), k, 0.1, int(amount), keep, n_threads=THREADS)
         return products(*last, test) + test.values - biases.remove(test)
 
     return fit
 
 
 def order_of_recommendations(size: RatingsSize) -> Contest:
-    """Which method puts liked items on top; the one thing that implicit is for."""
+    """Which method ranks liked items first, the purpose of implicit."""
     name, train, test = ratings(size)
     liked = test.take(test.values >= LIKED)
     starts, items, _ = liked.by_user()

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.peers.run``: hold the contests that have no result yet, then write the page."""
+"""``python -m benchmarks.peers.run``: run the contests that have no current record, then write the page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGE = Path("docs/results/peers.md")
 
 
 def contests(tiny: bool) -> dict[str, tuple[dict[str, Any], Callable[[], Contest]]]:
-    """Return settings and maker of every contest."""
+    """Return settings and constructor of every contest."""
     on_dense = dense.TINY if tiny else dense.DenseSize()
     on_ratings = ratings.TINY if tiny else ratings.RatingsSize()
     makers: dict[str, tuple[Any, Any]] = {
@@ -34,13 +34,13 @@ def contests(tiny: bool) -> dict[str, tuple[dict[str, Any], Callable[[], Contest
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Hold contests by name, or all."""
+    """Run the contests named on the command line, or all."""
     names = list(contests(tiny=True))
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"which ones: {', '.join(names)}")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"contests to run: {', '.join(names)}")
     parser.add_argument("--tiny", action="store_true", help="sizes that only show that everything runs")
-    parser.add_argument("--again", action="store_true", help="measure again what has a result")
-    parser.add_argument("--output", type=Path, default=OUTPUT / "peers", help="folder of the numbers")
+    parser.add_argument("--again", action="store_true", help="measure again what has a current record")
+    parser.add_argument("--output", type=Path, default=OUTPUT / "peers", help="folder of the records")
     parser.add_argument("--page", type=Path, default=PAGE, help="Markdown file to write")
     given = parser.parse_args(arguments)
     console = Console(stderr=True)
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not given.names or name in given.names:
             console.print(name, highlight=False)
             measured(name, settings, lambda make=make: hold(make()), given.output, again=given.again)
-            write_page(names, given.output, given.page)
+            write_page(names, given.output, given.page, latest=name)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The bars of the paper's claims, on little data: what they compare, not what they find."""
+"""Bars of the paper's claims, on small data: the tests check what is compared, not the figures."""
 
 import pytest
 from benchmarks import claims
@@ -9,7 +9,7 @@ from terafactor.datasets import make_brain_like
 
 
 @pytest.fixture(autouse=True)
-def little_data(monkeypatch, tmp_path):
+def small_data(monkeypatch, tmp_path):
     X, _ = make_brain_like(220, 343, n_maps=4)
     monkeypatch.setattr(claims, "brain_like", lambda n_features: (X[20:], X[:20]))
     monkeypatch.setattr(claims, "make_brain_like", lambda n_rows, n_features: (X, None))
@@ -17,14 +17,14 @@ def little_data(monkeypatch, tmp_path):
     monkeypatch.setattr(claims, "OUTPUT", tmp_path)
 
 
-def test_speed_up_asks_for_a_share_of_the_reduction():
+def test_speed_up_bound_is_a_share_of_the_reduction():
     bars = list(claims.speed_up(quick=True))
     assert [bar.bound for bar in bars] == [0.75 * r for r in (4, 8, 12)] * 2
     for bar, r in zip(bars, (4, 8, 12) * 2, strict=True):
         assert bar.figure == pytest.approx(bar.details["r=1 s"] / bar.details[f"r={r} s"])
 
 
-def test_same_samples_compares_ends():
+def test_same_samples_compares_final_objectives():
     (bar,) = claims.same_samples(quick=True)
     assert bar.figure == pytest.approx(100 * (bar.details["r=4"] / bar.details["r=1"] - 1))
 

@@ -1,4 +1,4 @@
-"""The benchmark of the defaults runs at a tiny size and says first where they lose."""
+"""The benchmark of the defaults runs at a tiny size; its page lists losses first."""
 
 import json
 import math
@@ -44,7 +44,7 @@ def test_times_are_medians_over_seeds():
     assert math.isinf(page.time_to(curves, 0.5))
 
 
-def test_losses_are_named():
+def test_losses_are_listed():
     curves = {NEW: [curve((1.0, 10, 2.0), (4.0, 20, 1.0))], BEFORE: [curve((1.0, 10, 2.0), (3.0, 20, 1.0))]}
     assert next(iter(page.losses("test", {"curves": curves}))) == (
         f"- test, 10 % above the best: {BEFORE} takes 3 s, the default takes 4 s."
@@ -53,7 +53,7 @@ def test_losses_are_named():
     assert list(page.losses("test", {"curves": curves})) == []
 
 
-def test_the_earlier_default_is_looked_at_after_ten_passes():
+def test_the_earlier_default_is_evaluated_after_ten_passes():
     found = [curve((1.0, 40, 3.0), (2.0, 100, 2.0), (3.0, 200, 1.0))]
-    assert page.looked_at(found, n_rows=10) == (2.0, 2.0)
-    assert page.looked_at(found, n_rows=1000) == (3.0, 1.0)
+    assert page.evaluation_of(found, n_rows=10) == (2.0, 2.0)
+    assert page.evaluation_of(found, n_rows=1000) == (3.0, 1.0)

@@ -1,4 +1,4 @@
-"""Every figure of the paper runs at a tiny size, once, and makes its part of the page."""
+"""Every figure of the paper runs at a tiny size, once, and writes its section of the page."""
 
 import json
 from itertools import pairwise
@@ -44,7 +44,7 @@ def test_figure_with_a_result_is_not_run_again(output, monkeypatch):
         main([*line, "--again"])
 
 
-def test_page_comes_from_the_numbers_alone(output):
+def test_page_depends_only_on_the_records(output):
     page = output / "page" / "paper.md"
     before = page.read_text()
     path = output / "numbers" / "figure4.json"
@@ -57,14 +57,14 @@ def test_page_comes_from_the_numbers_alone(output):
     assert "0.1235" not in before
 
 
-def test_time_to_a_target_counts_from_when_it_is_kept():
+def test_time_to_target_is_when_the_objective_stays_below_it():
     curve = {"seconds": [1, 2, 3, 4], "objective": [9, 5, 7, 5]}
     assert time_to(curve, 5) == 4
     assert time_to(curve, 7) == 2
     assert time_to(curve, 4) is None
 
 
-def test_coordinate_descent_falls_to_a_stationary_point():
+def test_coordinate_descent_decreases_to_a_stationary_point():
     random = np.random.default_rng(0)
     observed = random.random((40, 30)) < 0.4
     values = np.where(observed, random.standard_normal((40, 30)), 0).astype(np.float32)
@@ -97,7 +97,7 @@ def test_coordinate_descent_does_not_depend_on_threads():
     np.testing.assert_array_equal(ends[2], ends[5])
 
 
-def test_trend_of_table_1_is_said_as_it_is():
+def test_trend_of_table_1_is_reported_either_way():
     def entry(name, baseline, ours):
         line = {figure4.BASELINE: baseline, figure4.PAPER: ours, figure4.EXACT: ours, figure4.TODAY: ours}
         runs = [{method: {"rmse": 0.9, "seconds": seconds} for method, seconds in line.items()}]

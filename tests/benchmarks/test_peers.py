@@ -1,4 +1,4 @@
-"""Contests run at a tiny size, skip who is absent by name, and say first where we lose."""
+"""Contests run at a tiny size and name skipped peers; their page lists losses first."""
 
 import json
 
@@ -31,7 +31,7 @@ def test_contest_has_numbers_picture_and_section(output, name):
     assert (output / "page" / "figures" / f"peers_{name}.png").stat().st_size > 5000
 
 
-def test_peers_of_scikit_learn_are_always_there(output):
+def test_peers_of_scikit_learn_are_always_present(output):
     curves = json.loads((output / "numbers" / "sparse_codes.json").read_text())["result"]["curves"]
     assert "scikit-learn MiniBatchDictionaryLearning" in curves
 
@@ -52,7 +52,7 @@ def result_of(ours, theirs):
     return {"title": "Test", "measure": "error", "lower_is_better": True, "curves": curves}
 
 
-def test_page_says_where_we_lose():
+def test_page_lists_losses():
     assert page.losses(result_of([2.0, 1.0], [2.0, 1.5])) == []
     slower = page.losses(result_of([2.0, 1.0], [2.0, 1.0]))
     assert len(slower) == 2
@@ -60,7 +60,7 @@ def test_page_says_where_we_lose():
     assert "10.00 % worse" in page.losses(result_of([2.0, 1.1], [2.0, 1.0]))[0]
 
 
-def test_time_to_target_is_that_of_the_shortest_fit_that_reaches_it():
+def test_time_to_target_is_the_shortest_that_reaches_it():
     curve = {"seconds": [3.0, 1.0, 2.0], "score": [0.1, 0.9, 0.2]}
     assert time_to(curve, 0.2, lower=True) == 2.0
     assert time_to(curve, 0.5, lower=False) == 1.0

@@ -1,4 +1,4 @@
-"""The page of bars: what falls short comes first, and every line says when it was measured."""
+"""The page of bars: those that fall short come first; every row has its date and commit."""
 
 import sys
 
@@ -12,7 +12,7 @@ def suite(quick):
     yield Skipped("left out", "no such peer")
 
 
-def test_each_bar_is_on_file_and_on_the_page(monkeypatch, tmp_path):
+def test_each_bar_is_recorded_and_on_the_page(monkeypatch, tmp_path):
     monkeypatch.setattr(benchmarks_run, "SUITES", {"some": {"suite": suite}})
     monkeypatch.setattr(benchmarks_run, "NAMES", ["some.suite", "some.other"])
     monkeypatch.setattr(benchmarks_run, "OUTPUT", tmp_path / "output")
@@ -24,11 +24,11 @@ def test_each_bar_is_on_file_and_on_the_page(monkeypatch, tmp_path):
     assert "| some.suite | left out | no such peer |" in page
 
 
-def test_the_quick_ones_exist():
+def test_quick_benchmarks_exist():
     assert set(benchmarks_run.QUICK) <= set(benchmarks_run.NAMES)
 
 
-def test_quick_runs_tell_what_they_leave_out(monkeypatch, tmp_path, capsys):
+def test_quick_runs_list_what_they_leave_out(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(benchmarks_run, "SUITES", {"some": {"suite": suite}})
     monkeypatch.setattr(benchmarks_run, "NAMES", ["some.suite", "some.other"])
     monkeypatch.setattr(benchmarks_run, "QUICK", ["some.suite"])

@@ -1,4 +1,4 @@
-"""The curves of scaling run at a tiny size and make their page."""
+"""The scaling benchmark runs at a tiny size and writes its page."""
 
 import json
 import sys
@@ -22,11 +22,11 @@ def test_curves_and_page(tmp_path):
     assert (tmp_path / "page" / "figures" / "scaling.png").stat().st_size > 5000
 
 
-def test_line_of_theory_goes_through_what_was_measured():
+def test_line_of_theory_passes_through_a_measured_point():
     found = {"values": [1, 2, 4], "measured": [5.0, 6.0, 20.0]}
     assert scaling.line_of_theory(found, lambda value: value) == [3, 6, 12]
     assert scaling.line_of_theory(found, lambda value: 1 / value) == [5, 2.5, 1.25]
 
 
-def test_slope_is_that_of_a_power():
+def test_slope_is_the_exponent_of_a_power_law():
     assert scaling.slope({"values": [1, 2, 4], "measured": [3, 12, 48]}) == pytest.approx(2)

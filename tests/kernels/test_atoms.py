@@ -1,4 +1,4 @@
-"""The blocked sweep over atoms equals the plain one of the paper and never raises the surrogate."""
+"""The blocked sweep over atoms equals the paper's sweep and never increases the surrogate."""
 
 import numpy as np
 import pytest
@@ -69,7 +69,7 @@ def test_equals_the_reference(ball, dtype, tolerance, n_observed, n_components):
 
 @pytest.mark.parametrize("ball", BALLS, ids=repr)
 @pytest.mark.parametrize("n_observed", [200, 30])
-def test_never_raises_the_surrogate_and_keeps_the_rest(ball, n_observed):
+def test_never_increases_the_surrogate_and_leaves_other_features_alone(ball, n_observed):
     for seed in range(10):
         dictionary, data_code, code_gram, columns = make(20, 200, n_observed, ball, np.float64, seed)
         updated, sizes = sweep(dictionary, data_code, code_gram, columns, ball)
@@ -87,12 +87,12 @@ def test_repeated_sweeps_reach_the_minimum():
     for _ in range(3000):
         dictionary, _ = sweep(dictionary, data_code, code_gram, columns, ball)
     gradient = code_gram @ dictionary - data_code
-    # At the minimum of a convex problem over a product of balls, a projected gradient step stays put.
+    # At the minimum of a convex problem over a product of balls, a projected gradient step changes nothing.
     np.testing.assert_allclose(ball.project(dictionary - 0.1 * gradient), dictionary, atol=1e-8)
 
 
 @pytest.mark.parametrize("unused", [[3], [0, 4, 5, 8, BLOCK], range(BLOCK)], ids=str)
-def test_unused_atoms_stay_where_they_are_and_the_others_do_not_notice(unused):
+def test_unused_atoms_are_unchanged_and_do_not_affect_the_others(unused):
     ball = NormBall("l2")
     dictionary, data_code, code_gram, columns = make(2 * BLOCK + 2, 50, 50, ball, np.float64)
     code_gram[unused, :] = code_gram[:, unused] = 0
@@ -104,7 +104,7 @@ def test_unused_atoms_stay_where_they_are_and_the_others_do_not_notice(unused):
 
 
 @pytest.mark.parametrize("ball", BALLS[:3], ids=repr)
-def test_the_number_of_threads_does_not_change_a_bit(ball):
+def test_bits_do_not_depend_on_the_number_of_threads(ball):
     problem = make(2 * BLOCK + 3, 10_000, 9_000, ball, np.float32)
     one, _ = sweep(*problem, ball)
     two, _ = sweep(*problem, ball, n_threads=2)

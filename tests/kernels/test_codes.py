@@ -1,4 +1,4 @@
-"""Codes: equal to the reference, optimal by their subgradient, sane in degenerate cases."""
+"""Codes: equal to the reference, optimal by their subgradient, finite in degenerate cases."""
 
 import numpy as np
 import pytest
@@ -57,7 +57,7 @@ def test_satisfies_the_optimality_conditions(penalty):
 @pytest.mark.parametrize("penalty", PENALTIES[2:], ids=repr)
 @pytest.mark.parametrize("alpha", [1e-3, 0.1, 3.0])
 @pytest.mark.parametrize("spread", [0.0, 1e-4, 0.03])
-def test_is_optimal_where_atoms_resemble_each_other(penalty, alpha, spread, caplog):
+def test_is_optimal_with_nearly_collinear_atoms(penalty, alpha, spread, caplog):
     values, atoms = make(n_rows=20, n_components=4, n_observed=60)
     atoms = np.tile(atoms, (4, 1)) + spread * np.random.default_rng(1).standard_normal((16, 60))
     with caplog.at_level("INFO"):
@@ -140,16 +140,16 @@ def test_solutions(k):
 
 
 @pytest.mark.parametrize("bad", [-1.0, 0.0, np.nan])
-def test_what_is_not_definite_is_noticed(bad):
+def test_indefinite_matrices_are_detected(bad):
     assert not is_definite(np.diag([1.0, 2.0, bad]))
 
 
-def test_a_singular_system_has_its_solution_of_least_norm():
+def test_a_singular_system_gets_the_least_norm_solution():
     np.testing.assert_allclose(solve_rows(np.diag([1.0, 2.0, 0.0]), np.ones((2, 3))), [[1, 0.5, 0]] * 2)
     assert np.isnan(solve_rows(np.diag([1.0, np.inf]), np.ones((2, 2)))).all()
 
 
-def test_the_ridge_of_a_gram_matrix_outweighs_its_rounding():
+def test_the_ridge_of_a_gram_matrix_exceeds_its_rounding_error():
     random = np.random.default_rng(0)
     for _ in range(50):
         atoms = (random.standard_normal((30, 10)) @ random.standard_normal((10, 5000))).astype(np.float32)  # of rank 10

@@ -1,4 +1,4 @@
-"""Compiled kernels: dropped when a file that they reach has changed, and announced when they are made."""
+"""The cache of compiled kernels is dropped when a source changes; compilation is logged."""
 
 import numba
 import pytest
@@ -28,7 +28,7 @@ def compiled(package, cache):
     return sorted(path.name for path in cache.glob("*.nb[ci]"))
 
 
-def test_a_change_drops_what_reaches_it(package, tmp_path):
+def test_a_change_drops_the_files_that_import_it(package, tmp_path):
     cache = tmp_path / "cache"
     assert compiled(package, cache) == []
     files = [f"{name}.kernel-1.py311.{kind}" for name in ("one", "two", "three") for kind in ("nbi", "1.nbc")]
@@ -41,15 +41,15 @@ def test_a_change_drops_what_reaches_it(package, tmp_path):
     assert compiled(package, cache) == []
 
 
-def test_a_damaged_stamp_is_no_stamp(package, tmp_path):
+def test_a_damaged_stamp_drops_the_cache(package, tmp_path):
     cache = tmp_path / "cache"
     cache.mkdir()
-    (cache / "kernels.json").write_text("{")
+    (cache / "one.sha256").write_text("damaged")
     (cache / "one.kernel-1.py311.nbi").write_text("")
     assert compiled(package, cache) == []
 
 
-def test_compilation_is_announced_with_its_purpose_and_time(caplog):
+def test_compilation_is_logged_with_its_purpose_and_time(caplog):
     @numba.njit
     def double(x):
         return 2 * x
@@ -63,3 +63,20 @@ def test_compilation_is_announced_with_its_purpose_and_time(caplog):
         with jit.announcing_compilation("a test"):
             assert double(3) == 6
         assert not caplog.messages
+
+
+def test_processes_that_start_together_keep_the_stamps_of_each_other(package, tmp_path, monkeypatch):
+    cache, digest = tmp_path / "cache", jit.source_digest
+
+    def interrupted(file):
+        """Let another process check a second file while this one is at work on the first."""
+        monkeypatch.setattr(jit, "source_digest", digest)
+        jit.drop_stale_cache(cache, package / "three.py")
+        return digest(file)
+
+    monkeypatch.setattr(jit, "source_digest", interrupted)
+    jit.drop_stale_cache(cache, package / "one.py")
+    files = ["one.kernel-1.py311.nbi", "three.kernel-1.py311.nbi"]
+    for name in files:
+        (cache / name).write_text("")
+    assert compiled(package, cache) == files

@@ -53,7 +53,7 @@ def test_is_feasible_idempotent_and_closest(values, ball):
     np.testing.assert_allclose(ball.project(projected), projected, atol=1e-9, rtol=1e-9)
     if ball.positive:
         assert (projected >= 0).all()
-    # Closest point of a convex set: the angle between v - P(v) and any z - P(v) is at least a right one.
+    # Closest point of a convex set: the angle between v - P(v) and any z - P(v) is at least 90 degrees.
     others = ball.project(np.random.default_rng(0).standard_normal((20, len(values))) * 3)
     assert ((values - projected) @ (others - projected).T <= 1e-6 * (1 + np.abs(values).max())).all()
 
@@ -77,7 +77,7 @@ def test_fill_scales_to_the_boundary(ball, dtype):
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "elastic-net"])
 @pytest.mark.parametrize("budget", [0.0, 1e-20])
-def test_the_reference_leaves_nothing_where_there_is_no_budget(norm, budget):
+def test_the_reference_is_zero_without_a_budget(norm, budget):
     np.testing.assert_allclose(reference.project(np.array([3.0, -1.0, 3.0]), norm, budget), 0, atol=1e-9)
 
 
@@ -85,8 +85,8 @@ def test_the_reference_leaves_nothing_where_there_is_no_budget(norm, budget):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("radius", [1e-17, 1e-9, 1.0])
 @pytest.mark.parametrize("scale", [1.0, 1e7, 1e9])
-def test_values_far_outside_the_ball_come_inside(norm, dtype, radius, scale):
-    """Thresholds that would do may not exist in the precision of the values."""
+def test_values_far_outside_the_ball_are_projected_to_its_boundary(norm, dtype, radius, scale):
+    """The exact threshold may not be representable in the precision of the values."""
     ball = NormBall(norm, radius)
     l1_weight, l2_weight, limit, positive = ball.as_scalars()
     for values in ([1, 1], [1, 2], [1, 2, 1.9], [0.7, -1, 1, 0]):
@@ -97,7 +97,7 @@ def test_values_far_outside_the_ball_come_inside(norm, dtype, radius, scale):
         assert np.argmax(np.abs(atom)) == largest
 
 
-def test_projecting_is_precise_whatever_the_precision_of_the_atoms():
+def test_projection_is_accurate_in_any_precision():
     atoms = np.array([[1e7, 1e7], [1e9, 2e9]], np.float32)
     np.testing.assert_allclose(NormBall("l1").project(atoms), [[0.5, 0.5], [0, 1]])
     np.testing.assert_allclose(NormBall("l2").project(np.full((1, 2), 1e30, np.float32)), np.sqrt([[0.5, 0.5]]))

@@ -1,3 +1,5 @@
+"""Columns are located in tiles of features, and copied from them in contiguous runs."""
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,7 @@ def order():
 
 
 def chosen_columns(order):
-    """Columns one by one, all of them, and runs of the order: inside a tile, over borders, around the end."""
+    """Yield single columns, all columns, and runs of the order: within a tile, across tiles, around the end."""
     random = np.random.default_rng(1)
     yield from (random.permutation(N_FEATURES)[:count] for count in (1, 7, N_FEATURES))
     yield np.arange(N_FEATURES)
@@ -23,7 +25,7 @@ def chosen_columns(order):
     yield order[30:60][::-1].astype(np.int64)
 
 
-def test_columns_are_found_and_copied_from_where_tiles_were_put(order):
+def test_columns_are_located_and_copied(order):
     place = np.argsort(order).astype(np.int32)
     rows = np.array([4, 0, 5, 1, 1])
     matrix = np.random.default_rng(2).standard_normal((N_ROWS, N_FEATURES)).astype(np.float32)
@@ -44,7 +46,7 @@ def test_columns_are_found_and_copied_from_where_tiles_were_put(order):
         np.testing.assert_array_equal(out, expected if copied else np.full(expected.shape, np.nan))
 
 
-def test_places_and_tiles_are_found(order):
+def test_positions_and_tiles_are_found(order):
     place = np.argsort(order).astype(np.int32)
     for columns in chosen_columns(order):
         at, numbers = np.empty(len(columns), np.int64), np.empty(11, np.int64)

@@ -1,4 +1,4 @@
-"""Every test of the solver runs on both backends: plain NumPy is the oracle of the threaded one."""
+"""Every test of the solver runs on both backends; plain NumPy is the reference for the threaded one."""
 
 import pytest
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import logging
 import os
 import re
@@ -60,23 +59,16 @@ def drop_stale_cache(folder: Path, file: Path) -> None:
 
     Numba looks only at the file of a kernel, not at those it calls into: after a change there it would run old code.
     """
-    stamps = folder / "kernels.json"
+    stamp = folder / f"{file.stem}.sha256"  # one for each file: processes that start together do not undo each other's
     with contextlib.suppress(OSError):  # read-only: then what is there was compiled from these files
         folder.mkdir(parents=True, exist_ok=True)
-        known = _read_stamps(stamps)
-        if known.get(file.stem) != (digest := source_digest(file)):
+        digest = source_digest(file)
+        if not stamp.exists() or stamp.read_bytes() != digest.encode():
             for stale in [*folder.glob(f"{file.stem}.*.nbi"), *folder.glob(f"{file.stem}.*.nbc")]:
                 stale.unlink(missing_ok=True)
-            temporary = stamps.with_name(f".{stamps.name}.{os.getpid()}")
-            temporary.write_text(json.dumps(known | {file.stem: digest}))
-            os.replace(temporary, stamps)  # whole, if several processes start at once
-
-
-def _read_stamps(file: Path) -> dict[str, str]:
-    try:
-        return dict(json.loads(file.read_text()))
-    except (FileNotFoundError, ValueError, TypeError):
-        return {}
+            temporary = stamp.with_name(f".{stamp.name}.{os.getpid()}")
+            temporary.write_text(digest)
+            os.replace(temporary, stamp)  # never half written
 
 
 def source_digest(file: Path) -> str:

@@ -72,11 +72,10 @@ def _project(atom: Array, ball: Any, outside: float) -> Array:
     """Return the projection on the ball by bisection. outside: psi of the entries outside the mask, which are fixed."""
     l1_weight, l2_weight, limit, positive = ball
     atom = np.maximum(atom, 0) if positive else atom
-    budget = limit - outside
+    budget, magnitude = limit - outside, np.abs(atom)
 
     def shrunk(multiplier: float) -> Array:
-        soft = np.sign(atom) * np.maximum(np.abs(atom) - multiplier * l1_weight, 0)
-        return soft / (1 + multiplier * l2_weight)
+        return np.maximum(magnitude - multiplier * l1_weight, 0) / (1 + multiplier * l2_weight)
 
     if _psi(atom, ball) <= budget:
         return atom
@@ -87,5 +86,7 @@ def _project(atom: Array, ball: Any, outside: float) -> Array:
         low, high = high, 2 * high
     for _ in range(100):
         middle = (low + high) / 2
+        if not low < middle < high:  # neighbors: nothing changes any more
+            break
         low, high = (middle, high) if _psi(shrunk(middle), ball) > budget else (low, middle)
-    return shrunk(high)
+    return np.sign(atom) * shrunk(high)
