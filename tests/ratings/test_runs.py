@@ -48,8 +48,8 @@ def test_a_resumed_run_ends_with_the_same_bits(X, tmp_path, parameters):
     np.testing.assert_array_equal(loaded.predict(X.nonzero()), whole.predict(X.nonzero()))
 
 
-def test_a_run_killed_once_it_has_settled_ends_there(X, tmp_path):
-    def settling(name, callbacks=(), **how):
+def test_a_converged_run_that_was_killed_stays_converged(X, tmp_path):
+    def converging(name, callbacks=(), **how):
         model = MatrixCompletion(3, random_state=0, n_epochs=50, tol=0.05, callbacks=callbacks)
         return train(model, X, tmp_path / name, checkpoints=CheckpointPolicy(steps=1), **how)
 
@@ -57,11 +57,11 @@ def test_a_run_killed_once_it_has_settled_ends_there(X, tmp_path):
         if snapshot.step == whole.n_steps_:
             raise KeyboardInterrupt
 
-    whole = settling("whole")
+    whole = converging("whole")
     assert whole.stopped_by_ == "tol"
     with pytest.raises(KeyboardInterrupt):
-        settling("run", [die])
-    resumed = settling("run", resume=True)
+        converging("run", [die])
+    resumed = converging("run", resume=True)
     assert (resumed.n_steps_, resumed.stopped_by_) == (whole.n_steps_, "tol")
     np.testing.assert_array_equal(resumed.components_, whole.components_)
 
@@ -106,8 +106,8 @@ def test_commands_from_ratings_to_recommendations(run, tmp_path):
     shown = run("evaluate", "run/model", "test.csv")[1]
     assert "rmse" in shown
     assert "unknown" not in shown
-    (tmp_path / "strangers.csv").write_text("user,item,rating\n1,1001,5\nx,1002,4\n")
-    shown = run("evaluate", "run/model", "strangers.csv")[1]
+    (tmp_path / "unknown.csv").write_text("user,item,rating\n1,1001,5\nx,1002,4\n")
+    shown = run("evaluate", "run/model", "unknown.csv")[1]
     assert "unknown users  1\n" in shown
     assert "unknown items" not in shown
 
@@ -128,7 +128,7 @@ def test_commands_from_ratings_to_recommendations(run, tmp_path):
     assert "user 42" in out
     assert all(f"Film {item - 1001}" in out for item in items[0])
     lines = run("recommend", "run", "--user", "stranger")[1].splitlines()
-    assert lines[0] == "user stranger (not known: items for the average user)"
+    assert lines[0] == "user stranger (unknown: items for the average user)"
     code, out, _ = run("recommend", "run", "--user", "42", "--user", "stranger", "-n", "2", "--json")
     assert [record["known"] for record in json.loads(out)] == [True, False]
     assert run("recommend", "run", "-n", "3", "--out", "all.parquet", "--titles", "movies.csv")[0] == 0
@@ -139,13 +139,13 @@ def test_commands_from_ratings_to_recommendations(run, tmp_path):
 
 
 @pytest.mark.usefixtures("files")
-def test_titles_of_other_items_are_told(run, tmp_path, caplog):
+def test_titles_of_other_items_are_reported(run, tmp_path, caplog):
     assert run("fit", "ratings.csv", "-k", "2", "--epochs", "1", "--seed", "0", "--out", "run")[0] == 0
     assert run("recommend", "run", "--user", "42", "--titles", "movies.csv")[0] == 0
     assert "has a title" not in caplog.text
     (tmp_path / "others.csv").write_text("imdbId,movieId,title\n1001,tt7,Dune\n")
     assert run("recommend", "run", "--user", "42", "--titles", "others.csv")[0] == 0
-    assert "no item of the model has a title: its ids are like 1001, those of the titles like tt7" in caplog.text
+    assert "no item of the model has a title: its ids look like 1001, the ids of the titles like tt7" in caplog.text
 
 
 @pytest.mark.usefixtures("files")
@@ -161,8 +161,8 @@ def test_columns_and_duplicates_of_a_command_are_named_as_its_options(run, tmp_p
     assert run("fit", "ratings.csv", *fit, "run")[0] == 0
     plain = run("evaluate", "run", "ratings.csv", "--json")[1]
     shown = run("evaluate", "run", "ratings.csv", "--relevant", "100")[1]
-    assert "ndcg@10  undefined: no user" in shown
-    assert "recall@10  undefined: no user" in shown
+    assert "ndcg@10  undefined: no known user" in shown
+    assert "recall@10  undefined: no known user" in shown
     assert run("evaluate", "run", "other.csv", "--json")[0] == 3
     assert run("evaluate", "run", "other.csv", "--column", "user=who", "--json")[1] == plain
     assert run("evaluate", "run", "twice.csv", "--json")[0] == 3
@@ -170,7 +170,7 @@ def test_columns_and_duplicates_of_a_command_are_named_as_its_options(run, tmp_p
 
 
 @pytest.mark.usefixtures("files")
-def test_commands_leave_times_out_if_asked(run, tmp_path):
+def test_commands_ignore_times_on_request(run, tmp_path):
     header, *lines = (tmp_path / "ratings.csv").read_text().splitlines()
     (tmp_path / "dated.csv").write_text("\n".join([f"{header},date", *(f"{line},31/01/2020" for line in lines)]))
     fit = ("fit", "dated.csv", "-k", "2", "--epochs", "1", "--seed", "0", "--out", "run")
@@ -224,7 +224,7 @@ def test_commands_leave_with_what_went_wrong(run, tmp_path):
     assert run("fit", "ratings.csv", "-k", "2", "--epochs", "1", "--out", "good", "--seed", "0")[0] == 0
     code, _, err = run("recommend", "good")
     assert code == 2
-    assert "say --user for one user, or --out" in err
+    assert "pass --user for one user, or --out" in err
     (tmp_path / "taken.csv").write_text("")
     code, _, err = run("recommend", "good", "--out", "taken.csv")
     assert code == 2

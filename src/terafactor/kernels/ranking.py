@@ -1,4 +1,4 @@
-"""Predictions for pairs, and the best items of each user."""
+"""Predictions of pairs, and top-n items of users."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ BLOCK = 64
 
 @jit
 def predict_pairs(
-    users, items, user_factors, user_biases, any_user, item_factors, item_biases, any_item, start, stop, out
+    users, items, user_factors, user_biases, mean_user, item_factors, item_biases, mean_item, start, stop, out
 ):
-    """Put ``bias of user + bias of item + code . factors`` of the pairs from start to stop in ``out`` (n,).
+    """Compute ``out = user bias + item bias + code . factors`` for the pairs from start to stop.
 
-    users, items (n,): rows of the factors (n_users, width) and (p, width); -1 stands for ``any_user`` (width,) and
-    ``any_item`` (width,), who have no bias.
+    users, items (n,): rows of the factors (n_users, width) and (p, width); -1 is an unknown user or item, with factors
+    ``mean_user`` or ``mean_item`` (width,) and no bias; out (n,) out.
     """
     for pair in range(start, stop):
         user, item = users[pair], items[pair]
-        code = user_factors[user] if user >= 0 else any_user
-        factor = item_factors[item] if item >= 0 else any_item
+        code = user_factors[user] if user >= 0 else mean_user
+        factor = item_factors[item] if item >= 0 else mean_item
         total = user_biases[user] if user >= 0 else np.float32(0)
         total += item_biases[item] if item >= 0 else np.float32(0)
-        for j in range(len(any_user)):
+        for j in range(len(mean_user)):
             total += code[j] * factor[j]
         out[pair] = total
 
 
 @jit
 def sift_down(scores, items, n):
-    """Move the first entry of a heap down to its place: the worst of n best stays on top.
+    """Restore a heap whose first entry was replaced; the worst of the n best items is on top.
 
-    scores, items (n,) in/out; an item is worse than another when its score is lower, or equal and its number higher.
+    scores, items (n,) in/out; an item is worse if its score is lower, or equal and its number higher.
     """
     place = 0
     score, item = scores[0], items[0]
@@ -57,10 +57,10 @@ def sift_down(scores, items, n):
 
 @jit
 def select_best(row, columns, excluded, best_scores, best_items):
-    """Put the best items of a row of scores in ``best_items`` (n,), best first, and their scores in ``best_scores``.
+    """Select the n best items of a row of scores, best first; ties go to the lower item number.
 
-    row (q,) in/out: scores of the items ``columns`` (q,) ascending; excluded: items that must not come, ascending.
-    Places that stay empty hold -1. Equal scores come in the order of item numbers.
+    row (q,): scores of the items ``columns`` (q,), ascending; excluded: items to skip, ascending; best_scores,
+    best_items (n,) out, padded with item -1.
     """
     n = len(best_items)
     best_scores[:] = -np.inf
@@ -76,7 +76,7 @@ def select_best(row, columns, excluded, best_scores, best_items):
             continue
         best_scores[0], best_items[0] = score, item
         sift_down(best_scores, best_items, n)
-    for last in range(n - 1, 0, -1):  # the worst of those left is on top: move it behind them
+    for last in range(n - 1, 0, -1):  # heap sort: the worst of the first entries is on top
         best_scores[0], best_scores[last] = best_scores[last], best_scores[0]
         best_items[0], best_items[last] = best_items[last], best_items[0]
         sift_down(best_scores, best_items, last)

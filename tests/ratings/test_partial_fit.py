@@ -1,4 +1,4 @@
-"""Rows that come after the fit."""
+"""Incremental updates: partial_fit."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ def fitted(X, **parameters):
 
 
 @pytest.mark.parametrize("parameters", METHODS, ids=str)
-def test_new_users_and_items_are_taken_in(parameters):
+def test_new_users_and_items_are_learned(parameters):
     users, items, values = make_ratings(600, 60, 10800)
     early = (users < 300) & (items < 50)
     model = fitted((users[early], items[early], values[early]), **parameters)
@@ -60,7 +60,7 @@ def test_the_row_of_a_known_user_is_replaced_and_others_stay(X, parameters):
 
 
 @pytest.mark.parametrize("parameters", METHODS, ids=str)
-def test_streamed_items_are_users_of_the_matrix_turned_round(X, parameters):
+def test_streaming_items_equals_streaming_users_of_the_transpose(X, parameters):
     columns = sparse.random_array((125, 70), density=0.1, rng=0, format="csc")
     columns = sparse.hstack([sparse.csc_array((125, 50)), columns[:, 50:]], format="csc")
     by_item = fitted(X, stream="items", **parameters).partial_fit(columns)
@@ -73,7 +73,7 @@ def test_streamed_items_are_users_of_the_matrix_turned_round(X, parameters):
 
 
 @pytest.mark.parametrize("parameters", [*METHODS, {"stream": "items"}], ids=str)
-def test_learning_more_gives_the_same_bits_for_any_number_of_threads(X, parameters):
+def test_partial_fit_gives_the_same_bits_for_any_number_of_threads(X, parameters):
     one, two = (fitted(X, n_threads=n, n_epochs=1, **parameters).partial_fit(X[:40]) for n in (1, 2))
     np.testing.assert_array_equal(one.components_, two.components_)
     np.testing.assert_array_equal(one.user_factors_, two.user_factors_)
@@ -96,12 +96,12 @@ def test_new_users_without_ratings_are_average(X, parameters):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"n_components": 4}, "n_components is 4 but the model was learned with 5"),
-        ({"statistics": "masked"}, "statistics is 'masked' but the model was learned with 'per_feature'"),
-        ({"stream": "items"}, "stream is 'items' but the model was learned with 'users': set it back, or call fit"),
+        ({"n_components": 4}, "n_components is 4, but the model was fitted with 5"),
+        ({"statistics": "masked"}, "statistics is 'masked', but the model was fitted with 'per_feature'"),
+        ({"stream": "items"}, "stream is 'items', but the model was fitted with 'users': reset it, or call fit"),
     ],
 )
-def test_what_was_learned_otherwise_cannot_go_on(X, change, message):
+def test_structural_parameters_cannot_change(X, change, message):
     model = fitted(X).set_params(**change)
     with pytest.raises(ParameterError, match=message):
         model.partial_fit(X)
@@ -125,18 +125,18 @@ def test_a_partial_fit_that_fails_leaves_the_model_as_it_was(X, parameters, erro
 
 
 @pytest.mark.parametrize("parameters", METHODS, ids=str)
-def test_a_partial_fit_is_told_and_stopped_step_by_step(X, parameters):
-    told = []
+def test_callbacks_run_and_stop_after_each_step(X, parameters):
+    calls = []
 
     def stop_after_two(snapshot):
-        told.append((snapshot.batches_done, snapshot.batches_to_do, snapshot.stopped_by))
+        calls.append((snapshot.batches_done, snapshot.batches_to_do, snapshot.stopped_by))
         return snapshot.batches_done >= 2
 
     model = fitted(X, batch_size=10, **parameters)
     n_steps, row = model.n_steps_, model.user_factors_[35].copy()
     model.set_params(callbacks=[stop_after_two]).partial_fit(X[:40])
-    done = told[-1][0]
-    assert told[-1] == (done, 4, "callback")
+    done = calls[-1][0]
+    assert calls[-1] == (done, 4, "callback")
     assert model.n_steps_ == n_steps + done
     if model.codes == "last":
         np.testing.assert_array_equal(model.user_factors_[35], row)
