@@ -5,7 +5,7 @@ import pytest
 
 from terafactor._threads import Executor
 from terafactor.kernels.blas import address
-from terafactor.kernels.ranking import predict_pairs, recommend_users
+from terafactor.kernels.ranking import ITEMS_PER_TILE, predict_pairs, recommend_users
 from terafactor.kernels.rating_order import first_duplicate, sort_by_item, sort_by_user
 from terafactor.kernels.ratings import GATHER_ROWS, code_users, row_width, update_items
 from terafactor.kernels.solve import eliminate, read_solution
@@ -157,10 +157,10 @@ def test_recommended_items_are_those_of_a_sort(n):
     starts = np.concatenate([[0], np.cumsum([len(mine) for mine in seen])])
     columns = np.sort(random.choice(n_items, 30, replace=False))
     scores, items = np.empty((n_users, n), np.float32), np.empty((n_users, n), np.int64)
-    recommend_users(
-        address("gemm", np.dtype(np.float32)), codes, np.ascontiguousarray(factors[columns]), biases[columns], columns,
-        starts, np.concatenate(seen).astype(np.int32), 0, n_users, scores, items,
-    )  # fmt: skip
+    tiles, tile_biases = np.zeros((factors.shape[1], ITEMS_PER_TILE), np.float32), np.zeros(ITEMS_PER_TILE, np.float32)
+    tiles[:, :30], tile_biases[:30] = factors[columns].T, biases[columns]
+    excluded = np.concatenate(seen).astype(np.int32)
+    recommend_users(codes, tiles, tile_biases, columns, starts, excluded, 0, n_users, scores, items)
     every = codes @ factors.T + biases
     for user in range(n_users):
         expected = reference.best(every[user], seen[user], columns, n)

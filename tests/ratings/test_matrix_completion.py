@@ -72,6 +72,32 @@ def test_the_same_seed_gives_the_same_bits_for_any_number_of_threads(X, paramete
     assert one.recommend(n=3)[0].tolist() == two.recommend(n=3)[0].tolist()
 
 
+def test_recommendations_depend_on_the_user_alone():
+    model = fitted(make_ratings(70, 301, 3000), n_components=30, n_epochs=1, clip=False)
+    items, ratings = model.set_params(n_threads=1).recommend(n=301, exclude_seen=False)
+    for users, n_threads in ((None, 3), ([7, 3], 2), ([7, 3], 1), ([69], 1)):
+        found = model.set_params(n_threads=n_threads).recommend(users, n=301, exclude_seen=False)
+        rows = slice(None) if users is None else users
+        np.testing.assert_array_equal(found[0], items[rows])
+        np.testing.assert_array_equal(found[1], ratings[rows])
+    some, values = model.recommend([7], n=99, exclude_seen=False, allowed=model.items_[::3])
+    expected = np.isin(items[7], model.items_[::3])
+    np.testing.assert_array_equal(some[0], items[7][expected][:99])
+    np.testing.assert_array_equal(values[0], ratings[7][expected][:99])
+    similar, cosines = model.similar_items(model.items_, n=300)
+    alone, cosine = model.similar_items([5], n=300)
+    np.testing.assert_array_equal(alone[0], similar[5])
+    np.testing.assert_array_equal(cosine[0], cosines[5])
+
+
+def test_equal_scores_are_ranked_by_item_number():
+    users, items = (axis.ravel() for axis in np.indices((6, 9)))
+    model = fitted((users, items, np.full(54, 3.0)))
+    for n_threads in (1, 2):
+        found, _ = model.set_params(n_threads=n_threads).recommend(n=9, exclude_seen=False)
+        np.testing.assert_array_equal(found, np.tile(np.arange(9), (6, 1)))
+
+
 @pytest.mark.parametrize("parameters", [{}, {"alpha": 0.1}], ids=str)
 @pytest.mark.parametrize(("scale", "shift"), [(20.0, 0.0), (-3.0, 0.0), (1.0, 1000.0), (1e-3, -5.0)])
 def test_predictions_follow_scale_sign_and_origin_of_ratings(ratings, parameters, scale, shift):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from terafactor.kernels.blas import add_product
 from terafactor.kernels.jit import jit
 
-BLOCK = 64
-"""Users whose scores are computed together."""
+USERS_PER_BLOCK = 16
+"""Users that share a tile of factors while it is in the cache."""
+
+ITEMS_PER_TILE = 256
+"""Items scored at once. A constant length compiles to one vector loop, so all items are summed in the same order."""
 
 
 @jit
@@ -86,21 +88,41 @@ def select_best(row, columns, excluded, best_scores, best_items):
 
 
 @jit
-def recommend_users(
-    gemm, codes, factors, item_biases, columns, starts, seen, start, stop, best_scores, best_items
-):  # fmt: skip
+def score_tile(code, factors, first, scores):
+    """``scores[tile] += code @ factors[:, tile]`` for the tile of items that begins at ``first``.
+
+    code (width,), with width a multiple of 4; factors (width, q), q a multiple of ITEMS_PER_TILE; scores (q,) in/out.
+    BLAS is no option: the order of its sums depends on the shape of the matrices, so equal users would get other last
+    bits, and other lists, in another batch or with another number of threads.
+    """
+    tile = scores[first : first + ITEMS_PER_TILE]
+    for j in range(0, len(code), 4):  # four at a time: a quarter of the loads and stores of the scores
+        a, b, c, d = code[j], code[j + 1], code[j + 2], code[j + 3]
+        row_a, row_b = factors[j, first : first + ITEMS_PER_TILE], factors[j + 1, first : first + ITEMS_PER_TILE]
+        row_c, row_d = factors[j + 2, first : first + ITEMS_PER_TILE], factors[j + 3, first : first + ITEMS_PER_TILE]
+        for place in range(ITEMS_PER_TILE):
+            tile[place] += a * row_a[place] + b * row_b[place] + c * row_c[place] + d * row_d[place]
+
+
+@jit
+def recommend_users(codes, factors, item_biases, columns, starts, seen, start, stop, best_scores, best_items):
     """Find the best items of the users from start to stop.
 
-    codes (b, width), factors (q, width), item_biases (q,): of the items ``columns`` (q,) ascending; starts (b + 1,),
-    seen: items of each user that must not come, ascending; best_scores, best_items (b, n) out.
+    codes (b, width); factors (width, q'), item_biases (q',): of the items ``columns`` (q,), ascending, zero-padded to a
+    multiple of ITEMS_PER_TILE; starts (b + 1,), seen: items of each user to skip, ascending; best_scores, best_items
+    (b, n) out.
     """
-    n_columns = len(columns)
-    scores = np.empty((BLOCK, n_columns), codes.dtype)
-    for first in range(start, stop, BLOCK):
-        n_users = min(BLOCK, stop - first)
-        add_product(gemm, codes[first : first + n_users], factors.T, 0.0, scores)
+    n_padded = len(item_biases)
+    scores = np.empty((USERS_PER_BLOCK, n_padded), codes.dtype)
+    for first in range(start, stop, USERS_PER_BLOCK):
+        n_users = min(USERS_PER_BLOCK, stop - first)
         for place in range(n_users):
-            user, row = first + place, scores[place]
-            for column in range(n_columns):
-                row[column] += item_biases[column]
-            select_best(row, columns, seen[starts[user] : starts[user + 1]], best_scores[user], best_items[user])
+            for column in range(n_padded):
+                scores[place, column] = item_biases[column]
+        for tile in range(0, n_padded, ITEMS_PER_TILE):
+            for place in range(n_users):
+                score_tile(codes[first + place], factors, tile, scores[place])
+        for place in range(n_users):
+            user = first + place
+            excluded = seen[starts[user] : starts[user + 1]]
+            select_best(scores[place, : len(columns)], columns, excluded, best_scores[user], best_items[user])

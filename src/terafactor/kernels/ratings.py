@@ -44,6 +44,10 @@ def accumulate_gram(syrk, factors, variances, chosen, values, first, last, panel
     rating = width - 1
     for j in range(width):
         variance_sum[j] = 0
+    if first == last:
+        for i in range(width):
+            for j in range(width):
+                system[i, j] = 0
     for start in range(first, last, GATHER_ROWS):
         n_rows = min(GATHER_ROWS, last - start)
         for place in range(n_rows):

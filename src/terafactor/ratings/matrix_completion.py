@@ -178,13 +178,17 @@ class MatrixCompletion(Serving, ModelFileMixin, Reporting, BaseEstimator):
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from the rows of users, known or new; X may contain new items.
+        """Learn from further ratings of known or new users; X may contain new items.
 
-        X has all the ratings of its users: the row of a known user replaces what was known. Users are visited in the
-        order of their ids, ``batch_size`` at a time. With ``stream="items"``, X has all the ratings of some items.
-
-        Codes of other users do not change, nor with "masked" the biases of known items. If a callback or Ctrl-C stops
+        A rating of a known pair replaces the earlier one, and other ratings of a user are kept. Ratings that the model
+        has learned from already change nothing, so a call may be repeated. One step per ``batch_size`` users with new
+        or changed ratings updates the items, and the codes of these users are computed from all of their ratings;
+        codes of other users do not change, nor with "masked" the biases of known items. If a callback or Ctrl-C stops
         the call, all users of X have codes, from items that have learned up to then.
+
+        With ``stream="items"`` the roles of users and items are swapped. Checkpoints, and models written by earlier
+        versions, do not hold the ratings of users: a warning is logged if X has known users, whose codes are then
+        computed from X alone.
 
         Parameters
         ----------

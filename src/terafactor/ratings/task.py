@@ -16,7 +16,7 @@ from terafactor.ratings.evaluation.metrics import rmse
 from terafactor.ratings.methods.method import Method
 from terafactor.ratings.parameters import check_parameters, method_of
 from terafactor.ratings.serving.model import Codes, RatingModel
-from terafactor.ratings.serving.recommend import Seen
+from terafactor.ratings.table.history import RatingHistory
 from terafactor.ratings.table.holdout import HeldOut, hold_out_ratings
 from terafactor.ratings.table.ids import Ids
 from terafactor.ratings.table.table import RatingTable
@@ -41,6 +41,8 @@ class RatingsTask(Task):
     """Set by :meth:`prepare`, as is ``method``."""
 
     method: Method
+    held_out: RatingTable | None = None
+    """Set by :meth:`hold_out`: ``recommend`` must not offer these items either."""
 
     def open_data(self, X: Any) -> RatingTable:
         check_parameters(self.estimator)
@@ -50,7 +52,9 @@ class RatingsTask(Task):
         return {"shape": list(data.shape), "ratings": len(data), "fingerprint": data.fingerprint()}
 
     def hold_out(self, data: RatingTable, amount: Any, seed: int) -> tuple[RatingTable, HeldOut | None, dict[str, Any]]:
-        return hold_out_ratings(data, amount, seed)
+        train, held_out, choice = hold_out_ratings(data, amount, seed)
+        self.held_out = None if held_out is None else held_out.test
+        return train, held_out, choice
 
     def open_validation(self, X: Any, data: RatingTable) -> HeldOut:
         return HeldOut(data, _renumbered(self.estimator._open(X), data))
@@ -91,7 +95,7 @@ class RatingsTask(Task):
         with Executor(method.n_threads) as executor:
             codes = method.codes(model._state, rows, executor)
         self._set_model(codes, data.user_ids, data.item_ids)
-        model._seen = Seen.of(data)
+        model._history = RatingHistory.of(data, self.held_out)
 
     def _set_model(self, codes: Codes, users: Ids, items: Ids) -> None:
         """Set the fitted model; ``codes`` are those of the streamed side."""
@@ -104,8 +108,8 @@ class RatingsTask(Task):
         if state_dict is None:
             check_is_fitted(model, "users_")
             users, items = model._known
-            seen = StateDict({}, {"starts": model._seen.starts, "items": model._seen.items})
-            parts = {"state": model._state.state_dict(), "model": model._model.state_dict(), "seen": seen}
+            parts = {"state": model._state.state_dict(), "model": model._model.state_dict()}
+            parts["seen"] = model._history.state_dict()
         else:
             (users, items), parts = model._ids, {"state": state_dict}
         parts = {"users": users.state_dict(), "items": items.state_dict(), **parts}
@@ -116,7 +120,7 @@ class RatingsTask(Task):
         return StateDict(numbers, arrays)
 
     def restore(self, state_dict: StateDict) -> None:
-        model, state, seen = self.estimator, state_dict.section("state"), state_dict.section("seen")
+        model, state = self.estimator, state_dict.section("state")
         model._seed = state_dict.number("seed")
         self.method = method_of(model, model._seed)
         model._state = self.method.from_state_dict(state)
@@ -133,7 +137,7 @@ class RatingsTask(Task):
         if (len(learned.user_factors), len(learned.item_factors)) != (len(users), len(items)):
             raise DataError("invalid number of ids in the model file: not written by terafactor, or corrupted")
         model._set_model(learned, users, items)
-        model._seen = Seen(seen.array("starts", (len(users) + 1,), np.int64), seen.array("items", (None,), np.int32))
+        model._history = RatingHistory.from_state_dict(state_dict.section("seen"), len(users), len(items))
 
     def _restore_checkpoint(self, state: StateDict, users: Ids, items: Ids) -> None:
         """Set the model of a checkpoint, which holds no ratings and possibly no codes.
@@ -145,7 +149,7 @@ class RatingsTask(Task):
             empty = np.zeros((0, row_width(int(self.estimator.n_components))), np.float32)
             codes, users = Codes(empty, empty, np.zeros(0, np.float32)), Ids(users.values[:0])
         self._set_model(codes, users, items)
-        self.estimator._seen = Seen.empty(len(users))
+        self.estimator._history = RatingHistory.empty(len(users), complete=False)
 
 
 class PartialRatingsTask(RatingsTask):
@@ -179,14 +183,22 @@ class PartialRatingsTask(RatingsTask):
     def learn(self, data: RatingTable, callbacks: Sequence[Callback]) -> None:
         model, method, by_items = self.estimator, self.method, self.estimator.stream == "items"
         rows = oriented(data, model.stream)
-        seen = model._seen.transposed(len(model.items_)) if by_items else model._seen
-        present = np.unique(rows.users)
-        model._state = method.learn_more(model._state, rows, np.diff(seen.starts) > 0, callbacks)
+        update = (model._history.transposed(len(model.items_)) if by_items else model._history).updated(rows)
+        if update.n_without_ratings:
+            logger.warning(
+                "the model does not hold the earlier ratings of %d of these %s (it is a checkpoint, or of an earlier "
+                "version): their codes are computed from X alone, so pass all of their ratings",
+                update.n_without_ratings, model.stream,
+            )  # fmt: skip
+        if len(update.rows):
+            model._state = method.learn_more(model._state, update, callbacks)
+        else:
+            model._state = model._state.resized(*rows.shape)
         with Executor(method.n_threads) as executor:
-            codes = method.codes(model._state, rows, executor).updating(self._codes_before(), present)
+            codes = method.codes(model._state, update.rows, executor)
+        codes = codes.updating(self._codes_before(), np.unique(update.rows.users))
         self._set_model(codes, data.user_ids, data.item_ids)
-        seen = seen.with_rows(Seen.of(rows), present, rows.shape[0])
-        model._seen = seen.transposed(rows.shape[1]) if by_items else seen
+        model._history = update.history.transposed(rows.shape[1]) if by_items else update.history
         low, high = model.range_
         model.range_ = (min(low, float(data.values.min())), max(high, float(data.values.max())))
 

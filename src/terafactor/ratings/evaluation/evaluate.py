@@ -9,7 +9,7 @@ import numpy as np
 
 from terafactor.ratings.evaluation.metrics import mae, ndcg_at, recall_at, rmse
 from terafactor.ratings.serving.output import match_id_types
-from terafactor.ratings.serving.recommend import Seen
+from terafactor.ratings.table.history import RatingHistory
 from terafactor.ratings.table.ids import Ids, as_ids
 from terafactor.ratings.table.table import RatingTable
 
@@ -38,7 +38,7 @@ def evaluate_model(
         "mae": mae(predicted, table.values),
     }
     threshold = float(estimator.mean_rating_ if relevant is None else relevant)
-    unseen = (users >= 0) & ~estimator._seen.contains(users, items, len(estimator.items_))
+    unseen = (users >= 0) & ~estimator._history.learned().contains(users, items, len(estimator.items_))
     return facts | _ranking_metrics(estimator, table.take(unseen & (table.values >= threshold)), n)
 
 
@@ -47,12 +47,14 @@ def _ranking_metrics(estimator: MatrixCompletion, liked: RatingTable, n: int) ->
     users = np.unique(liked.users)
     if not len(users):
         return {f"ndcg@{n}": None, f"recall@{n}": None}
-    items, ratings = estimator.recommend(liked.user_ids.values[users], n)
+    numbers = estimator._known[0].find(liked.user_ids.values[users])
+    learned = estimator._history.take(numbers).learned()  # held-out ratings may be recommended: they are tested here
+    items, ratings = estimator._recommend(estimator._model.codes_of(numbers), learned, n)
     lists = np.where(np.isnan(ratings), -1, liked.item_ids.find(items.ravel()).reshape(items.shape))
-    seen = Seen.of(liked).take(users)
+    relevant = RatingHistory.of(liked).take(users)
     return {
-        f"ndcg@{n}": ndcg_at(lists, seen.starts, seen.items),
-        f"recall@{n}": recall_at(lists, seen.starts, seen.items),
+        f"ndcg@{n}": ndcg_at(lists, relevant.starts, relevant.items),
+        f"recall@{n}": recall_at(lists, relevant.starts, relevant.items),
     }
 
 

@@ -20,6 +20,7 @@ from terafactor.ratings.methods.biases import Biases
 from terafactor.ratings.methods.prior import Prior
 from terafactor.ratings.methods.state import zero_padded
 from terafactor.ratings.serving.model import Codes, RatingModel
+from terafactor.ratings.table.history import RatingUpdate
 from terafactor.ratings.table.table import RatingTable
 from terafactor.solver.callbacks import Callback
 from terafactor.solver.loop import Elapsed, RunningFit
@@ -73,7 +74,8 @@ class MaskedState:
                 np.ascontiguousarray(zero_padded(part.T, n_items).T) for part in (inner.dictionary, inner.data_code)
             )
             inner.sizes = PROBLEM.constraint.psi(inner.dictionary)
-        return MaskedState(inner, self.biases, zero_padded(self.last_codes, n_users))
+        users, items = zero_padded(self.biases.users, n_users), zero_padded(self.biases.items, n_items)
+        return MaskedState(inner, Biases(self.biases.offset, users, items), zero_padded(self.last_codes, n_users))
 
     def warm_start(self) -> StateDict:
         """Return a state_dict from which a new fit starts with these atoms and biases."""
@@ -140,10 +142,9 @@ class MaskedMethod:
         )  # fmt: skip
         return MaskedState(surrogate, biases, last_codes)
 
-    def learn_more(
-        self, state: MaskedState, rows: RatingTable, known: Array, callbacks: Sequence[Callback] = ()
-    ) -> MaskedState:
-        """Learn from the rows of some users, in the order of their numbers."""
+    def learn_more(self, state: MaskedState, update: RatingUpdate, callbacks: Sequence[Callback] = ()) -> MaskedState:
+        """Learn from the rows of the users with new or changed ratings, in the order of their numbers."""
+        rows = update.rows
         state = state.resized(*rows.shape)
         state.biases = state.biases.after(rows, state.surrogate.feature_counts > 0, self.damping)
         present = np.unique(rows.users)

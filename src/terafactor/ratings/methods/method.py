@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from terafactor._threads import Executor
-from terafactor._typing import Array
 from terafactor.ratings.serving.model import Codes, RatingModel
+from terafactor.ratings.table.history import RatingUpdate
 from terafactor.ratings.table.table import RatingTable
 from terafactor.solver.callbacks import Callback
 from terafactor.solver.loop import Elapsed, RunningFit
@@ -15,7 +15,7 @@ from terafactor.solver.state_dict import StateDict
 
 
 class Method(Protocol):
-    """A learning algorithm. Its state has ``n_steps``, ``state_dict()`` and ``warm_start()``; the rest is private."""
+    """A learning algorithm. Its state has ``n_steps``, ``state_dict``, ``warm_start`` and ``resized``."""
 
     @property
     def n_threads(self) -> int:
@@ -31,10 +31,10 @@ class Method(Protocol):
     ) -> Any:
         """Return the state after learning from a table, from scratch or from a state_dict."""
 
-    def learn_more(self, state: Any, rows: RatingTable, known: Array, callbacks: Sequence[Callback] = ()) -> Any:
-        """Return a new state after learning from the rows of some users, in the order of their numbers.
+    def learn_more(self, state: Any, update: RatingUpdate, callbacks: Sequence[Callback] = ()) -> Any:
+        """Return a new state after learning from the users with new or changed ratings, in the order of their numbers.
 
-        New users and new items have the last numbers. known (n_before,): which of the earlier users had ratings.
+        New users and new items have the last numbers.
         """
 
     def item_model_builder(self, table: RatingTable) -> Callable[[RunningFit], RatingModel]:

@@ -13,10 +13,11 @@ from terafactor._random import Purpose, generator
 from terafactor._threads import Executor
 from terafactor._typing import Array, Indices
 from terafactor.kernels.ratings import row_width
-from terafactor.ratings.methods.batches import RatingBatch, make_batches
+from terafactor.ratings.methods.batches import RatingBatch, make_batches, make_update_batches
 from terafactor.ratings.methods.state import DAMPING, CompletionState
 from terafactor.ratings.methods.step import MEMORY, CompletionOptions, step
 from terafactor.ratings.serving.model import Codes, RatingModel
+from terafactor.ratings.table.history import RatingUpdate
 from terafactor.ratings.table.table import RatingTable
 from terafactor.solver.callbacks import Callback
 from terafactor.solver.loop import Advance, Elapsed, RunningFit, run_loop
@@ -89,13 +90,18 @@ class PerItemMethod:
             method.codes(method.learn(toy), toy, executor)
 
     def learn_more(
-        self, state: CompletionState, rows: RatingTable, known: Array, callbacks: Sequence[Callback] = ()
+        self, state: CompletionState, update: RatingUpdate, callbacks: Sequence[Callback] = ()
     ) -> CompletionState:
-        """Learn from the rows of some users, in the order of their numbers."""
-        once, state = replace(self, tol=0.0, shuffle=False), state.resized(rows.shape[1])
-        state.count_ratings(rows, known)
+        """Learn from the users with new or changed ratings, in the order of their numbers.
+
+        Codes are computed from all ratings of these users. The statistics of items count each pair once: they get the
+        new pairs, and the difference where a rating has changed.
+        """
+        once, state = replace(self, tol=0.0, shuffle=False), state.resized(*update.rows.shape)
+        state.count_ratings(update)
+        groups, values = self._groups(np.unique(update.rows.users)), state.standardized(update.rows.values)
+        batches = make_update_batches(update, values, update.change / np.float32(state.scale), groups)
         with Executor(self.n_threads) as executor:
-            batches = once._batches(rows, state, executor)
             run_loop(CompletionFit(batches, once, state, executor), range(len(batches)), len(batches), callbacks)
         return state
 
@@ -158,10 +164,12 @@ class PerItemMethod:
         users = np.flatnonzero(np.bincount(table.users, minlength=table.shape[0]))
         if self.shuffle:
             users = generator(self.seed, Purpose.ROW_ORDER).permutation(users)
-        size = self.batch_size or math.ceil(len(users) / N_BATCHES)
-        groups = np.array_split(users, math.ceil(len(users) / size))
         values = state.standardized(table.values)
-        return make_batches(table.users, table.items, values, groups, table.shape[1], executor)
+        return make_batches(table.users, table.items, values, self._groups(users), table.shape[1], executor)
+
+    def _groups(self, users: Indices) -> list[Indices]:
+        size = self.batch_size or math.ceil(len(users) / N_BATCHES)
+        return np.array_split(users, math.ceil(len(users) / size))
 
 
 class CompletionFit:

@@ -12,7 +12,7 @@ from terafactor._typing import Array, Indices
 from terafactor.kernels.ratings import row_width
 from terafactor.ratings.methods.prior import Prior
 from terafactor.ratings.serving.model import RatingModel
-from terafactor.ratings.table.table import RatingTable
+from terafactor.ratings.table.history import RatingUpdate
 from terafactor.solver.state_dict import StateDict, array_of, part_of, restore, to_state_dict
 
 USER_BIAS, ITEM_BIAS = 0, 1
@@ -155,19 +155,18 @@ class CompletionState:
         state_dict = self.state_dict()
         return StateDict({**state_dict.numbers, "n_batches": 0}, state_dict.arrays)
 
-    def resized(self, n_items: int) -> CompletionState:
+    def resized(self, n_users: int, n_items: int) -> CompletionState:
         """Return a copy with room for new items, which start with the mean factors."""
         arrays: dict[str, Any] = {name: zero_padded(getattr(self, name), n_items) for name in ITEM_ARRAYS}
         arrays["factors"][len(self.factors) :, : self.n_components] = self.item_prior.mean
         return replace(self, **arrays, user_prior=replace(self.user_prior), item_prior=replace(self.item_prior))
 
-    def count_ratings(self, rows: RatingTable, known: Array) -> None:
-        """Count the ratings of users without earlier ratings. known (n_before,): whether a user had ratings."""
-        new = np.ones(rows.shape[0], bool)
-        new[: len(known)] = ~known
-        self.totals += np.bincount(rows.items[new[rows.users]], minlength=rows.shape[1])
+    def count_ratings(self, update: RatingUpdate) -> None:
+        """Count new users and new ratings."""
+        rows = update.rows
+        self.totals += np.bincount(rows.items[update.is_new], minlength=rows.shape[1])
         np.maximum(self.totals, np.bincount(rows.items, minlength=rows.shape[1]), out=self.totals)
-        self.n_users += len(np.unique(rows.users[new[rows.users]]))
+        self.n_users += update.n_new_users
 
     def state_dict(self) -> StateDict:
         """Return the state as named numbers and arrays; the arrays are shared, not copied."""

@@ -49,6 +49,7 @@ def step(
         batch.starts, batch.items, batch.values, state.factors, state.variances, state.user_prior, state.noise,
         options.alpha, executor,
     )  # fmt: skip
+    correct_ratings(state, batch, codes, options, executor)
     k, decay = state.n_components, math.exp(-len(batch.users) / (options.memory * state.n_users))
     state.user_prior.update(
         codes[:, :k], variances[:, :k], decay, learned=options.learned,
@@ -90,3 +91,24 @@ def solve_items(
     split_by_ratings(solve, batch.item_starts, executor)
     if not options.learned:
         state.variances[batch.present] = 0
+
+
+def correct_ratings(
+    state: CompletionState, batch: RatingBatch, codes: Array, options: CompletionOptions, executor: Executor
+) -> None:
+    """Replace changed ratings in the statistics of their items: ``sum of a x`` moves by the change times a code.
+
+    The code is the mean of those before and after the change, so that undoing a change undoes its correction. Gram
+    matrices stay, and remain positive semidefinite. ``weights / counts`` is the mean decayed weight of a rating.
+    """
+    if batch.changes is None or not batch.changes.any():
+        return
+    changed, k = np.flatnonzero(batch.changes), state.n_components
+    users, items = np.searchsorted(batch.starts, changed, side="right") - 1, batch.items[changed]
+    before, _, _ = encode(
+        batch.starts, batch.items, batch.values - batch.changes, state.factors, state.variances, state.user_prior,
+        state.noise, options.alpha, executor,
+    )  # fmt: skip
+    weights = batch.changes[changed] * state.weights[items] / np.maximum(state.counts[items], 1)
+    moves = weights[:, np.newaxis].astype(np.float32) * (before + codes)[users, :k] / 2
+    np.add.at(state.statistics[:, :k, -1], items, moves)

@@ -144,9 +144,8 @@ class RatingModel:
         return Codes(factors, np.zeros((0, 0), np.float32), biases)
 
     def centered_item_factors(self) -> Array:
-        """Return the factors of items (p, k) minus their mean."""
-        factors = self.item_factors[:, : self.n_components]
-        return factors - factors.mean(axis=0)
+        """Return the factors of items (p, width) minus their mean."""
+        return self.item_factors - self.item_factors.mean(axis=0)
 
     def state_dict(self) -> StateDict:
         """Return the model as named numbers and arrays."""

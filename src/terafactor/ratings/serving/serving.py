@@ -12,12 +12,13 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from terafactor._threads import Executor, resolve_threads
-from terafactor._typing import Array, is_number
+from terafactor._typing import Array, Indices, is_number
 from terafactor.data.sources.sparse import check_sparse
 from terafactor.errors import DataError, ParameterError
 from terafactor.ratings.evaluation.metrics import rmse
 from terafactor.ratings.serving.model import Codes, RatingModel
-from terafactor.ratings.serving.recommend import Seen, best_items, most_similar
+from terafactor.ratings.serving.recommend import best_items, most_similar
+from terafactor.ratings.table.history import RatingHistory
 from terafactor.ratings.table.ids import Ids, as_ids
 from terafactor.ratings.table.open import find_pair, open_ratings
 from terafactor.ratings.table.table import Duplicates, RatingTable
@@ -40,7 +41,7 @@ class Serving:
     items_: Array
     range_: tuple[float, float]
     _model: RatingModel
-    _seen: Seen
+    _history: RatingHistory
     _state: Any
     _ids: tuple[Ids, Ids]
     """Users and items of the ratings being learned from."""
@@ -109,7 +110,7 @@ class Serving:
         histories : ratings, optional
             Instead of ``users``: ratings of users, known or not, of any type that :meth:`fit` accepts.
         exclude_seen : bool, default=True
-            Whether to exclude items that the user has rated.
+            Whether to exclude items that the user has rated, including held-out ratings of a run.
         allowed : sequence of item ids, optional
             Candidate items; by default all. Unknown items are ignored.
 
@@ -125,17 +126,24 @@ class Serving:
         _check_count(n)
         if histories is not None:
             table = self._with_known_items(self._open(histories))
-            codes, seen = self._encode(table), Seen.of(table)
+            codes, seen = self._encode(table), RatingHistory.of(table)
         else:
             numbers = np.arange(len(self.users_)) if users is None else self._known[0].find(users)
-            codes, seen = self._model.codes_of(numbers), self._seen.take(numbers)
-        if not exclude_seen:
-            seen = Seen.empty(len(codes.factors))
+            codes, seen = self._model.codes_of(numbers), self._history.take(numbers)
+        excluded = seen if exclude_seen else RatingHistory.empty(len(codes.factors))
         candidates = None if allowed is None else np.unique(self._known[1].find(allowed))
         candidates = candidates if candidates is None else candidates[candidates >= 0]
+        return self._recommend(codes, excluded, int(n), candidates)
+
+    def _recommend(
+        self, codes: Codes, excluded: RatingHistory, n: int, candidates: Indices | None = None
+    ) -> tuple[Array, Array]:
+        model = self._model
         with Executor(resolve_threads(self.n_threads)) as executor:
-            found, scores = best_items(self._model, codes.factors, seen, int(n), candidates, executor)
-        ratings = self._model.offset + self._model.scale * (scores + codes.biases[:, np.newaxis].astype(np.float64))
+            found, scores = best_items(
+                codes.factors, model.item_factors, model.item_biases, excluded, n, candidates, executor
+            )
+        ratings = model.offset + model.scale * (scores + codes.biases[:, np.newaxis].astype(np.float64))
         return self._known[1].take(found), self._clipped(ratings)
 
     def similar_items(self, items: Any, n: int = 10) -> tuple[Array, Array]:
@@ -160,7 +168,8 @@ class Serving:
         if np.any(numbers < 0):
             unknown = np.asarray(items, object)[numbers < 0][0]
             raise DataError(f"item {unknown!r} is unknown: the model has {len(self.items_)} items, see items_")
-        found, cosines = most_similar(self._model.centered_item_factors(), numbers, int(n))
+        with Executor(resolve_threads(self.n_threads)) as executor:
+            found, cosines = most_similar(self._model.centered_item_factors(), numbers, int(n), executor)
         return self.items_[found], cosines
 
     def score(self, X: Any, y: Any = None) -> float:
