@@ -12,6 +12,8 @@ from terafactor import CheckpointPolicy, MatrixCompletion, RatingTable, load_mod
 from terafactor.cli import main
 from terafactor.cli.app import app
 from terafactor.errors import RunInterruptedError
+from terafactor.ratings.evaluation.evaluate import evaluate_model
+from terafactor.ratings.table.holdout import hold_out_ratings
 from terafactor.runs import RunDirectory
 
 METHODS = [
@@ -25,6 +27,32 @@ METHODS = [
 def test_an_amount_to_hold_out_may_be_a_number_of_numpy(X, tmp_path):
     train(MatrixCompletion(3, n_epochs=1), X, tmp_path / "run", holdout=np.int64(20))
     assert RunDirectory(tmp_path / "run").config()["holdout"]["ratings"] == 20
+
+
+@pytest.mark.parametrize("parameters", METHODS, ids=str)
+def test_held_out_ratings_are_not_recommended(X, tmp_path, parameters):
+    train(MatrixCompletion(3, random_state=0, n_epochs=1, **parameters), X, tmp_path / "run", holdout=0.2)
+    model = load_model(tmp_path / "run")
+    for users, rated in ((model.users_, X.toarray() != 0), ([7, 3], X[[7, 3]].toarray() != 0)):
+        for user, items in enumerate(model.recommend(users, n=60)[0]):
+            assert set(items[items >= 0]) == set(np.flatnonzero(~rated[user]))
+    model.partial_fit(([200], [3], [4.0]))
+    assert set(np.flatnonzero(X[[7]].toarray()[0] == 0)) == set(model.recommend([7], n=60)[0][0]) - {-1}
+
+
+def test_held_out_ratings_can_be_evaluated_and_learned_later(table, tmp_path):
+    def model():
+        return MatrixCompletion(4, random_state=0)
+
+    held_out = hold_out_ratings(table, 0.2, seed=0)[1]
+    run, plain = train(model(), table, tmp_path / "run", holdout=0.2), model().fit(held_out.train)
+    assert evaluate_model(run, held_out.test) == evaluate_model(plain, held_out.test)
+    assert evaluate_model(run, held_out.train)["recall@10"] is None
+    for one in (run, plain):
+        one.partial_fit(held_out.test)
+    np.testing.assert_array_equal(run.components_, plain.components_)
+    np.testing.assert_array_equal(run.user_factors_, plain.user_factors_)
+    assert evaluate_model(run, held_out.test)["recall@10"] is None
 
 
 @pytest.mark.parametrize("parameters", METHODS, ids=str)
@@ -136,6 +164,27 @@ def test_commands_from_ratings_to_recommendations(run, tmp_path):
     assert table.columns == ["user", "rank", "item", "rating", "title"]
     assert table.filter(polars.col("user") == 42)["item"].to_list() == items[0].tolist()
     assert len(table) == 3 * 120
+
+
+@pytest.mark.usefixtures("files")
+def test_what_is_held_out_is_said_everywhere(run, tmp_path):
+    fit = ("fit", "ratings.csv", "-k", "2", "--epochs", "1", "--seed", "0")
+    n_ratings = len((tmp_path / "ratings.csv").read_text().splitlines()) - 1
+    said = f"held out {n_ratings // 20} of {n_ratings:,} ratings for evaluation: --holdout 0 learns from all"
+    _, _, err = run(*fit, "--out", "run")
+    assert said in " ".join(err.split())
+    assert (
+        f"held out {n_ratings // 20} of {n_ratings:,} ratings for evaluation" in (tmp_path / "run/log.txt").read_text()
+    )
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "ratings held out" in page
+    assert "held out" not in run(*fit, "--out", "all", "--holdout", "0")[2]
+    assert run("recommend", "run", "-n", "60", "--out", "all.csv")[0] == 0
+    pairs = [line.split(",")[:2] for line in (tmp_path / "ratings.csv").read_text().splitlines()[1:]]
+    offered = [line.split(",") for line in (tmp_path / "all.csv").read_text().splitlines()[1:]]
+    assert not {(user, item) for user, item in pairs} & {(user, item) for user, _, item, *_ in offered}
+    text = " ".join(run("fit", "--help")[1].replace("│", " ").split())
+    assert "Default: 5%, at most 100,000 ratings; 0 for none." in text
 
 
 @pytest.mark.usefixtures("files")

@@ -39,7 +39,12 @@ def fit(
     checkpoints: Values,
     holdout: Annotated[
         str | None,
-        typer.Option(metavar="AMOUNT", help="Ratings kept for evaluation: 5000, 5%.", rich_help_panel=RUN),
+        typer.Option(
+            metavar="AMOUNT",
+            help="Ratings held out for evaluation, which the model does not learn from: 5000, 10%. "
+            "Default: 5%, at most 100,000 ratings; 0 for none.",
+            rich_help_panel=RUN,
+        ),
     ] = None,
     config: Config = None,
     as_json: Json = False,
@@ -47,7 +52,12 @@ def fit(
     """Fit a model to a file of ratings, in a run directory that can be monitored, stopped and resumed."""
     from terafactor import MatrixCompletion
 
-    train_and_tell(MatrixCompletion(**parameters), source, out, checkpoints, as_json, holdout=holdout)
+    estimator = MatrixCompletion(**parameters)
+    train_and_tell(estimator, source, out, checkpoints, as_json, holdout=holdout)
+    held_out = estimator._history.held_out
+    if held_out.any():
+        text = f"held out {held_out.sum():,} of {len(held_out):,} ratings for evaluation: --holdout 0 learns from all"
+        typer.echo(text, err=True)
 
 
 @app.command(epilog=EVALUATE_EXAMPLE)

@@ -81,6 +81,9 @@ class RatingsTask(Task):
         self.method, self.start = method_of(model, start.seed), start
         model._seed, model._ids = start.seed, (data.user_ids, data.item_ids)
         model.range_ = low, high = (float(data.values.min()), float(data.values.max()))
+        if self.held_out is not None:
+            n_held_out = len(self.held_out)
+            logger.info("held out %s of %s ratings for evaluation", f"{n_held_out:,}", f"{len(data) + n_held_out:,}")
         if low == high:
             logger.warning(
                 "all ratings are %g, and all predictions will be: nothing can be learned from equal ratings, such as "
