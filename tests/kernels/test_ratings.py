@@ -5,11 +5,11 @@ import pytest
 
 from terafactor._threads import Executor
 from terafactor.kernels.blas import address
-from terafactor.kernels.ranking import predict_pairs, recommend_users
-from terafactor.kernels.rating_order import first_repeated, place_by_item, place_by_user
-from terafactor.kernels.ratings import PANEL, absorb_items, code_users, row_width
+from terafactor.kernels.ranking import ITEMS_PER_TILE, predict_pairs, recommend_users
+from terafactor.kernels.rating_order import first_duplicate, sort_by_item, sort_by_user
+from terafactor.kernels.ratings import GATHER_ROWS, code_users, row_width, update_items
 from terafactor.kernels.solve import eliminate, read_solution
-from terafactor.ratings.methods.encode import split_ratings
+from terafactor.ratings.methods.encode import split_by_ratings
 from terafactor.testing import reference_ratings as reference
 
 DTYPES = [np.float32, np.float64]
@@ -49,7 +49,7 @@ def lowered(mean, precision, noise, dtype):
 @pytest.mark.parametrize("k", K)
 @pytest.mark.parametrize("alpha", [0.0, 0.3])
 def test_codes_of_users_are_those_of_the_reference(dtype, k, alpha):
-    lengths = [3, 0, 1, PANEL + 5, 2 * PANEL, 40]
+    lengths = [3, 0, 1, GATHER_ROWS + 5, 2 * GATHER_ROWS, 40]
     factors, variances, starts, items, values, mean, precision = problem(k, lengths, dtype)
     noise = 0.4
     width = row_width(k)
@@ -77,23 +77,23 @@ def test_codes_of_users_are_those_of_the_reference(dtype, k, alpha):
 @pytest.mark.parametrize("k", K)
 def test_items_are_those_of_the_reference(dtype, k):
     random = np.random.default_rng(1)
-    lengths = [2, PANEL + 3, 1]
+    lengths = [2, GATHER_ROWS + 3, 1]
     codes, variances, starts, users, values, mean, precision = problem(k, lengths, dtype)
     present, n_items, noise, memory, alpha = np.array([0, 2, 3]), 5, 0.3, 0.56, 0.1
-    totals = np.array([6, 1, 2 * PANEL, 1, 0])
+    totals = np.array([6, 1, 2 * GATHER_ROWS, 1, 0])
     width = row_width(k)
     statistics, weights = np.zeros((n_items, width, width), dtype), np.zeros(n_items, dtype)
     counts, factors, spread = np.zeros(n_items, np.int64), *np.zeros((2, n_items, width), dtype)
     before = {item: reference.ItemStatistics(np.zeros((k, k)), np.zeros(k)) for item in present.tolist()}
     for _ in range(2):
-        absorb_items(
+        update_items(
             address("syrk", np.dtype(dtype)), padded(codes, dtype), padded(variances, dtype), starts, users, values,
             present, memory, totals, dtype(alpha), *lowered(mean, precision, noise, dtype), dtype(noise), k, 0, 3,
             statistics, weights, counts, factors, spread,
         )  # fmt: skip
         for place, item in enumerate(present.tolist()):
             mine = slice(starts[place], starts[place + 1])
-            before[item] = reference.absorb(
+            before[item] = reference.update_item(
                 before[item], codes[users[mine]], variances[users[mine]], values[mine].astype(float), memory,
                 totals[item],
             )  # fmt: skip
@@ -124,7 +124,7 @@ def test_ratings_are_placed_by_user_and_by_item_in_the_order_they_came():
     ranks = random.permutation(9)
     starts = np.concatenate([[0], np.cumsum(np.bincount(ranks[users], minlength=9))])
     placed_items, placed_values = np.empty_like(items), np.empty_like(values)
-    place_by_user(ranks, users, items, values, starts[:-1].copy(), placed_items, placed_values)
+    sort_by_user(ranks, users, items, values, starts[:-1].copy(), placed_items, placed_values)
     order = np.argsort(ranks[users], kind="stable")
     np.testing.assert_array_equal(placed_values, values[order])
     np.testing.assert_array_equal(placed_items, items[order])
@@ -132,16 +132,16 @@ def test_ratings_are_placed_by_user_and_by_item_in_the_order_they_came():
     per_item = np.bincount(items, minlength=7)
     by_item_users, by_item_values = np.empty(200, np.int32), np.empty_like(values)
     ends = np.cumsum(per_item) - per_item
-    place_by_item(starts, placed_items, placed_values, ends, by_item_users, by_item_values)
+    sort_by_item(starts, placed_items, placed_values, ends, by_item_users, by_item_values)
     order = np.argsort(placed_items, kind="stable")
     np.testing.assert_array_equal(by_item_values, placed_values[order])
     np.testing.assert_array_equal(by_item_users, np.repeat(np.arange(9), np.diff(starts))[order])
 
 
-def test_the_first_pair_that_comes_twice_is_found():
+def test_the_first_duplicate_pair_is_found():
     starts, items = np.array([0, 3, 3, 6]), np.array([1, 0, 2, 1, 0, 1], np.int32)
-    assert first_repeated(starts, items, np.full(3, -1, np.int32)) == 5
-    assert first_repeated(starts, np.array([1, 0, 2, 1, 0, 2], np.int32), np.full(3, -1, np.int32)) == -1
+    assert first_duplicate(starts, items, np.full(3, -1, np.int32)) == 5
+    assert first_duplicate(starts, np.array([1, 0, 2, 1, 0, 2], np.int32), np.full(3, -1, np.int32)) == -1
 
 
 @pytest.mark.parametrize("n", [1, 3, 10, 60])
@@ -157,10 +157,10 @@ def test_recommended_items_are_those_of_a_sort(n):
     starts = np.concatenate([[0], np.cumsum([len(mine) for mine in seen])])
     columns = np.sort(random.choice(n_items, 30, replace=False))
     scores, items = np.empty((n_users, n), np.float32), np.empty((n_users, n), np.int64)
-    recommend_users(
-        address("gemm", np.dtype(np.float32)), codes, np.ascontiguousarray(factors[columns]), biases[columns], columns,
-        starts, np.concatenate(seen).astype(np.int32), 0, n_users, scores, items,
-    )  # fmt: skip
+    tiles, tile_biases = np.zeros((factors.shape[1], ITEMS_PER_TILE), np.float32), np.zeros(ITEMS_PER_TILE, np.float32)
+    tiles[:, :30], tile_biases[:30] = factors[columns].T, biases[columns]
+    excluded = np.concatenate(seen).astype(np.int32)
+    recommend_users(codes, tiles, tile_biases, columns, starts, excluded, 0, n_users, scores, items)
     every = codes @ factors.T + biases
     for user in range(n_users):
         expected = reference.best(every[user], seen[user], columns, n)
@@ -173,10 +173,10 @@ def test_predictions_of_pairs():
     users, items = random.integers(-1, 6, size=30), random.integers(-1, 5, size=30)
     codes, factors = random.standard_normal((6, 8)).astype(np.float32), random.standard_normal((5, 8), np.float32)
     user_biases, item_biases = random.standard_normal(6, np.float32), random.standard_normal(5, np.float32)
-    any_user, any_item = random.standard_normal((2, 8), np.float32)
+    mean_user, mean_item = random.standard_normal((2, 8), np.float32)
     out = np.zeros(30, np.float32)
-    predict_pairs(users, items, codes, user_biases, any_user, factors, item_biases, any_item, 3, 20, out)
-    products = np.vstack([codes, any_user]) @ np.vstack([factors, any_item]).T
+    predict_pairs(users, items, codes, user_biases, mean_user, factors, item_biases, mean_item, 3, 20, out)
+    products = np.vstack([codes, mean_user]) @ np.vstack([factors, mean_item]).T
     expected = (products + np.append(user_biases, 0)[:, None] + np.append(item_biases, 0))[users, items]
     np.testing.assert_allclose(out[3:20], expected[3:20], rtol=1e-5, atol=1e-6)
     assert not out[:3].any()
@@ -188,6 +188,6 @@ def test_predictions_of_pairs():
 def test_threads_share_all_rows_and_none_twice(n_threads, lengths):
     starts, calls = np.concatenate([[0], np.cumsum(lengths)]), []
     with Executor(n_threads) as executor:
-        split_ratings(lambda start, stop: calls.append((start, stop)), starts, executor)
+        split_by_ratings(lambda start, stop: calls.append((start, stop)), starts, executor)
     rows = sorted(row for start, stop in calls for row in range(start, stop))
     assert rows == list(range(len(lengths)))

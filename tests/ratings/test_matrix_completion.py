@@ -34,23 +34,23 @@ def fitted(X, **parameters):
 
 @pytest.mark.parametrize("parameters", METHODS, ids=str)
 def test_every_method_predicts_better_than_biases(parameters):
-    known, asked = split_randomly(RatingTable.of(*make_ratings(400, 80, 9600)), 0.2)
-    model = fitted(known, n_epochs=10, **parameters)
-    means = np.bincount(known.items, known.values, 80) / np.bincount(known.items, minlength=80)
-    of_means = np.sqrt(np.mean((means[asked.items] - asked.values) ** 2))
-    assert -model.score(asked) < 0.7 * of_means
+    train, test = split_randomly(RatingTable.of(*make_ratings(400, 80, 9600)), 0.2)
+    model = fitted(train, n_epochs=10, **parameters)
+    means = np.bincount(train.items, train.values, 80) / np.bincount(train.items, minlength=80)
+    of_means = np.sqrt(np.mean((means[test.items] - test.values) ** 2))
+    assert -model.score(test) < 0.7 * of_means
 
 
 def test_the_default_comes_close_to_the_noise():
-    known, asked = split_randomly(RatingTable.of(*make_ratings(800, 100, 24000)), 0.2)
-    model = fitted(known, n_components=8, n_epochs=10)
-    assert -model.score(asked) < 1.2 * 0.3
+    train, test = split_randomly(RatingTable.of(*make_ratings(800, 100, 24000)), 0.2)
+    model = fitted(train, n_components=8, n_epochs=10)
+    assert -model.score(test) < 1.2 * 0.3
     assert 0.27 < model.noise_ < 0.36
 
 
 @pytest.mark.parametrize("parameters", METHODS, ids=str)
 def test_an_exported_model_predicts_with_plain_numpy(X, tmp_path, parameters):
-    """This is the formula of docs/ratings.md, of which -1 is one who is not known."""
+    """This is the formula of docs/ratings.md, of which -1 is one who is unknown."""
     model = fitted(X, n_epochs=2, **parameters)
     model.export(tmp_path / "model.npz")
     users, items = [3, 3, 119, -1, 7, -1], [5, 59, 0, 8, -1, -1]
@@ -70,6 +70,32 @@ def test_the_same_seed_gives_the_same_bits_for_any_number_of_threads(X, paramete
     np.testing.assert_array_equal(one.components_, two.components_)
     np.testing.assert_array_equal(one.user_factors_, two.user_factors_)
     assert one.recommend(n=3)[0].tolist() == two.recommend(n=3)[0].tolist()
+
+
+def test_recommendations_depend_on_the_user_alone():
+    model = fitted(make_ratings(70, 301, 3000), n_components=30, n_epochs=1, clip=False)
+    items, ratings = model.set_params(n_threads=1).recommend(n=301, exclude_seen=False)
+    for users, n_threads in ((None, 3), ([7, 3], 2), ([7, 3], 1), ([69], 1)):
+        found = model.set_params(n_threads=n_threads).recommend(users, n=301, exclude_seen=False)
+        rows = slice(None) if users is None else users
+        np.testing.assert_array_equal(found[0], items[rows])
+        np.testing.assert_array_equal(found[1], ratings[rows])
+    some, values = model.recommend([7], n=99, exclude_seen=False, allowed=model.items_[::3])
+    expected = np.isin(items[7], model.items_[::3])
+    np.testing.assert_array_equal(some[0], items[7][expected][:99])
+    np.testing.assert_array_equal(values[0], ratings[7][expected][:99])
+    similar, cosines = model.similar_items(model.items_, n=300)
+    alone, cosine = model.similar_items([5], n=300)
+    np.testing.assert_array_equal(alone[0], similar[5])
+    np.testing.assert_array_equal(cosine[0], cosines[5])
+
+
+def test_equal_scores_are_ranked_by_item_number():
+    users, items = (axis.ravel() for axis in np.indices((6, 9)))
+    model = fitted((users, items, np.full(54, 3.0)))
+    for n_threads in (1, 2):
+        found, _ = model.set_params(n_threads=n_threads).recommend(n=9, exclude_seen=False)
+        np.testing.assert_array_equal(found, np.tile(np.arange(9), (6, 1)))
 
 
 @pytest.mark.parametrize("parameters", [{}, {"alpha": 0.1}], ids=str)
@@ -100,7 +126,7 @@ def test_folding_in_a_known_user_gives_the_code_it_has(X, parameters):
     np.testing.assert_allclose(model.transform(X[[5, 3]]), model.user_factors_[[5, 3]], rtol=1e-4, atol=1e-5)
 
 
-def test_predictions_of_pairs_of_a_pattern_and_of_strangers(X):
+def test_predictions_of_pairs_of_a_sparse_pattern_and_of_unknown_ids(X):
     model = fitted(X)
     users, items = X.nonzero()
     as_matrix = model.predict(X)
@@ -108,9 +134,9 @@ def test_predictions_of_pairs_of_a_pattern_and_of_strangers(X):
     np.testing.assert_array_equal(model.predict(np.column_stack([users, items])), as_matrix.tocoo().data)
     twice = sparse.coo_array((np.ones(2), (users[[0, 0]], items[[0, 0]])), shape=as_matrix.shape)
     assert model.predict(twice).tocoo().data.tolist() == model.predict((users[:1], items[:1])).tolist()
-    strangers = model.predict(([10**6, 0, 10**6], [0, 10**6, 10**6]))
-    assert np.isfinite(strangers).all()
-    assert strangers[2] == pytest.approx(X.data.mean(), abs=0.5)
+    unknown = model.predict(([10**6, 0, 10**6], [0, 10**6, 10**6]))
+    assert np.isfinite(unknown).all()
+    assert unknown[2] == pytest.approx(X.data.mean(), abs=0.5)
     with pytest.raises(DataError, match="shape \\(3,\\)"):
         model.predict([1, 2, 3])
 
@@ -147,7 +173,7 @@ def test_columns_may_be_numbered(ratings):
     np.testing.assert_array_equal(model.predict(frame), fitted(ratings).predict(tuple(ratings[:2])))
 
 
-def test_predictions_stay_in_the_range_seen_unless_told(X):
+def test_predictions_are_clipped_unless_disabled(X):
     X.data[:] = np.clip(X.data, 2.5, 3.5)
     clipped, free = fitted(X), fitted(X, clip=False)
     pairs = tuple(axis.ravel() for axis in np.indices(X.shape))
@@ -204,7 +230,7 @@ def test_answers_take_no_memory_that_grows_with_the_users(X):
         tracemalloc.stop()
 
 
-def test_a_model_answers_for_those_it_knows_while_it_is_fitted_anew(X):
+def test_a_model_predicts_with_its_previous_fit_during_a_new_one(X):
     answers, pair = [], ([119], [59])
     model = fitted(X, clip=False)
     before = model.predict(pair)
@@ -215,8 +241,8 @@ def test_a_model_answers_for_those_it_knows_while_it_is_fitted_anew(X):
 
 def test_recommendations_where_there_is_little_to_recommend(X):
     model = fitted(X)
-    stranger, ratings = model.recommend([10**6], n=3)
-    assert stranger.shape == (1, 3)
+    items, ratings = model.recommend([10**6], n=3)
+    assert items.shape == (1, 3)
     assert np.isfinite(ratings).all()
     items, ratings = model.recommend([0], n=4, allowed=[2, 5], exclude_seen=False)
     assert set(items[0, :2]) == {2, 5}
@@ -241,12 +267,12 @@ def test_items_that_are_alike_are_similar():
     assert found[1, 0] == 3
     assert cosines[0, 0] > 0.99
     assert np.all(np.diff(cosines, axis=1) <= 0)
-    with pytest.raises(DataError, match="item 99 is not known"):
+    with pytest.raises(DataError, match="item 99 is unknown"):
         model.similar_items([99])
 
 
 @pytest.mark.parametrize("n", [0, -1, 1.5, "a", None])
-def test_how_many_items_must_be_a_number_of_them(X, n):
+def test_how_mmean_items_must_be_a_number_of_them(X, n):
     model = fitted(X, n_epochs=1)
     with pytest.raises(ParameterError, match=f"n must be an integer >= 1, got {n!r}"):
         model.recommend([3], n=n)
@@ -281,7 +307,7 @@ def test_constant_ratings(ratings, parameters, constant, caplog):
     model = fitted((users, items, np.full_like(values, constant)), n_epochs=2, clip=False, **parameters)
     predicted = model.predict((np.arange(120), np.arange(120) % 60))
     np.testing.assert_allclose(predicted, constant, rtol=1e-3, atol=1e-2)
-    assert f"all ratings are {constant:g}, and so will be all predictions" in caplog.text
+    assert f"all ratings are {constant:g}, and all predictions will be" in caplog.text
 
 
 def test_no_rating_at_all_is_refused():
@@ -294,7 +320,7 @@ def test_any_number_of_factors(X, n_components):
     assert fitted(X, n_components=n_components).components_.shape == (n_components, 60)
 
 
-def test_ids_come_back_as_they_were():
+def test_ids_are_returned_unchanged():
     users, items, values = make_ratings(50, 20, 300)
     names = np.array([f"user {number}" for number in range(50)])
     model = fitted((names[users], items.astype(np.int64) * -(10**15), values))
@@ -318,16 +344,16 @@ def test_a_model_survives_a_file(X, tmp_path, parameters):
 
 
 def test_validation_is_recorded_and_a_callback_stops(X):
-    known, asked = split_randomly(RatingTable.from_matrix(X), 0.2)
-    model = MatrixCompletion(4, random_state=0, n_epochs=4).fit(known, validation=asked)
-    assert model.history_[-1].objective == pytest.approx(-model.score(asked), rel=1e-5)
+    train, test = split_randomly(RatingTable.from_matrix(X), 0.2)
+    model = MatrixCompletion(4, random_state=0, n_epochs=4).fit(train, validation=test)
+    assert model.history_[-1].objective == pytest.approx(-model.score(test), rel=1e-5)
     assert model.history_[0].objective > model.history_[-1].objective
     assert model.stopped_by_ == "n_epochs"
     stopped = fitted(X, callbacks=[lambda snapshot: snapshot.step == 3])
     assert (stopped.stopped_by_, stopped.n_steps_) == ("callback", 3)
-    settled = fitted(X, tol=0.5, n_epochs=50)
-    assert settled.stopped_by_ == "tol"
-    assert settled.n_steps_ < 100
+    converged = fitted(X, tol=0.5, n_epochs=50)
+    assert converged.stopped_by_ == "tol"
+    assert converged.n_steps_ < 100
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_text_files(tmp_path, name, written):
 @pytest.mark.parametrize("blank", ["", "  ", "\t"], ids=repr)
 @pytest.mark.parametrize("place", [0, 1, 3, 5, None])
 @pytest.mark.parametrize(("name", "written"), TEXTS)
-def test_blank_lines_are_passed_over(tmp_path, name, written, place, blank):
+def test_blank_lines_are_skipped(tmp_path, name, written, place, blank):
     end = "\r\n" if "\r" in written else "\n"
     lines = written.splitlines()
     lines.insert(len(lines) if place is None else place, blank)
@@ -127,7 +127,7 @@ def test_times_may_be_dates(tmp_path):
         ("u.data", "1\t10\t5\t31/01/2020\n2\t10\t4\tyesterday\n"),
     ],
 )
-def test_times_may_be_left_out(tmp_path, name, written):
+def test_times_may_be_ignored(tmp_path, name, written):
     (tmp_path / name).write_text(written)
     with pytest.raises(DataError, match=r"the time is .*\(columns={'time': ''}, on the command line --column time=,"):
         read_ratings(tmp_path / name)
@@ -135,7 +135,7 @@ def test_times_may_be_left_out(tmp_path, name, written):
     assert content(table) == [(1, 10, 5.0, None), (2, 10, 4.0, None)]
 
 
-def test_a_header_is_asked_for(tmp_path):
+def test_a_missing_header_is_reported(tmp_path):
     (tmp_path / "x.csv").write_text("1,10,5\n2,10,4\n")
     with pytest.raises(DataError, match="A file without a header needs one"):
         read_ratings(tmp_path / "x.csv")
@@ -156,7 +156,7 @@ def test_another_encoding_is_named(tmp_path):
 def test_utf_16_is_named(tmp_path, read, encoding):
     path = tmp_path / "x.csv"
     path.write_text("user,item,rating,title\n1,Heat,3,Heat\n", encoding=encoding)
-    with pytest.raises(DataError, match=r"x\.csv seems to be UTF-16, while text has to be UTF-8: .* iconv -f utf-16"):
+    with pytest.raises(DataError, match=r"x\.csv seems to be UTF-16, and text must be UTF-8: .* iconv -f utf-16"):
         read(path)
 
 
@@ -228,7 +228,7 @@ def test_what_cannot_be_read_is_named(tmp_path):
     with pytest.raises(DataError, match=r"nothing\.csv does not exist"):
         read_ratings(tmp_path / "nothing.csv")
     (tmp_path / "x.pdf").write_text("")
-    with pytest.raises(DataError, match=r"x\.pdf is not a file of ratings: \.dat, \.data, \.csv"):
+    with pytest.raises(DataError, match=r"x\.pdf is not a rating file: the suffix must be \.dat, \.data, \.csv"):
         read_ratings(tmp_path / "x.pdf")
     (tmp_path / "x.npz").write_text("not a zip")
     with pytest.raises(DataError, match="cannot be read as arrays"):
@@ -275,7 +275,7 @@ def test_the_netflix_prize(tmp_path):
 
 
 @pytest.mark.parametrize("blank", ["", " "], ids=repr)
-def test_blank_lines_of_the_netflix_prize_are_passed_over(tmp_path, blank):
+def test_blank_lines_of_the_netflix_prize_are_skipped(tmp_path, blank):
     for name, written in NETFLIX.items():
         (tmp_path / name).write_text(f"{blank}\n" + written.replace("2:\n", f"2:\n{blank}\n") + f"{blank}\n{blank}")
     table = read_netflix(tmp_path)
@@ -334,10 +334,13 @@ def test_titles_are_found_by_the_names_of_columns(tmp_path, name, written):
 @pytest.mark.parametrize(
     ("written", "problem"),
     [
-        ("movieId,year\n1,1999\n", "no column is recognized as title among movieId, year: call it title"),
-        ("1,2003,Dune\n", "no column is recognized as item among 1, 2003, Dune: call it item. A file without a header"),
-        ("movieId,title\n", "holds no titles"),
-        ("", "holds no titles"),
+        ("movieId,year\n1,1999\n", "no column is recognized as title among movieId, year: rename it to title"),
+        (
+            "1,2003,Dune\n",
+            "no column is recognized as item among 1, 2003, Dune: rename it to item. A file without a header",
+        ),
+        ("movieId,title\n", "has no titles"),
+        ("", "has no titles"),
     ],
 )
 def test_a_file_without_titles_is_refused(tmp_path, written, problem):

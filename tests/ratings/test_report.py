@@ -20,7 +20,7 @@ def test_report_shows_items_and_the_error(X, tmp_path):
 
 
 @pytest.mark.parametrize("stream", ["users", "items"])
-def test_a_run_is_shown_while_it_goes_on_and_anew(X, tmp_path, monkeypatch, caplog, stream):
+def test_the_report_is_written_during_and_after_a_run(X, tmp_path, monkeypatch, caplog, stream):
     monkeypatch.setattr(presenter, "SHARE", 1e9)
     with caplog.at_level(logging.WARNING, "terafactor"):
         train(
@@ -34,4 +34,4 @@ def test_a_run_is_shown_while_it_goes_on_and_anew(X, tmp_path, monkeypatch, capl
     for page in (text(tmp_path / "run" / "report.html"), text(report_runs(tmp_path / "run"))):
         assert "RMSE on held-out ratings" in page
         assert "finished" in page
-        assert "not at hand" not in page  # rows of ratings are not shown, so that none are missing
+        assert "not at hand" not in page  # rows of ratings are not shown, so none is missing

@@ -12,6 +12,8 @@ from terafactor import CheckpointPolicy, MatrixCompletion, RatingTable, load_mod
 from terafactor.cli import main
 from terafactor.cli.app import app
 from terafactor.errors import RunInterruptedError
+from terafactor.ratings.evaluation.evaluate import evaluate_model
+from terafactor.ratings.table.holdout import hold_out_ratings
 from terafactor.runs import RunDirectory
 
 METHODS = [
@@ -25,6 +27,32 @@ METHODS = [
 def test_an_amount_to_hold_out_may_be_a_number_of_numpy(X, tmp_path):
     train(MatrixCompletion(3, n_epochs=1), X, tmp_path / "run", holdout=np.int64(20))
     assert RunDirectory(tmp_path / "run").config()["holdout"]["ratings"] == 20
+
+
+@pytest.mark.parametrize("parameters", METHODS, ids=str)
+def test_held_out_ratings_are_not_recommended(X, tmp_path, parameters):
+    train(MatrixCompletion(3, random_state=0, n_epochs=1, **parameters), X, tmp_path / "run", holdout=0.2)
+    model = load_model(tmp_path / "run")
+    for users, rated in ((model.users_, X.toarray() != 0), ([7, 3], X[[7, 3]].toarray() != 0)):
+        for user, items in enumerate(model.recommend(users, n=60)[0]):
+            assert set(items[items >= 0]) == set(np.flatnonzero(~rated[user]))
+    model.partial_fit(([200], [3], [4.0]))
+    assert set(np.flatnonzero(X[[7]].toarray()[0] == 0)) == set(model.recommend([7], n=60)[0][0]) - {-1}
+
+
+def test_held_out_ratings_can_be_evaluated_and_learned_later(table, tmp_path):
+    def model():
+        return MatrixCompletion(4, random_state=0)
+
+    held_out = hold_out_ratings(table, 0.2, seed=0)[1]
+    run, plain = train(model(), table, tmp_path / "run", holdout=0.2), model().fit(held_out.train)
+    assert evaluate_model(run, held_out.test) == evaluate_model(plain, held_out.test)
+    assert evaluate_model(run, held_out.train)["recall@10"] is None
+    for one in (run, plain):
+        one.partial_fit(held_out.test)
+    np.testing.assert_array_equal(run.components_, plain.components_)
+    np.testing.assert_array_equal(run.user_factors_, plain.user_factors_)
+    assert evaluate_model(run, held_out.test)["recall@10"] is None
 
 
 @pytest.mark.parametrize("parameters", METHODS, ids=str)
@@ -48,8 +76,8 @@ def test_a_resumed_run_ends_with_the_same_bits(X, tmp_path, parameters):
     np.testing.assert_array_equal(loaded.predict(X.nonzero()), whole.predict(X.nonzero()))
 
 
-def test_a_run_killed_once_it_has_settled_ends_there(X, tmp_path):
-    def settling(name, callbacks=(), **how):
+def test_a_converged_run_that_was_killed_stays_converged(X, tmp_path):
+    def converging(name, callbacks=(), **how):
         model = MatrixCompletion(3, random_state=0, n_epochs=50, tol=0.05, callbacks=callbacks)
         return train(model, X, tmp_path / name, checkpoints=CheckpointPolicy(steps=1), **how)
 
@@ -57,11 +85,11 @@ def test_a_run_killed_once_it_has_settled_ends_there(X, tmp_path):
         if snapshot.step == whole.n_steps_:
             raise KeyboardInterrupt
 
-    whole = settling("whole")
+    whole = converging("whole")
     assert whole.stopped_by_ == "tol"
     with pytest.raises(KeyboardInterrupt):
-        settling("run", [die])
-    resumed = settling("run", resume=True)
+        converging("run", [die])
+    resumed = converging("run", resume=True)
     assert (resumed.n_steps_, resumed.stopped_by_) == (whole.n_steps_, "tol")
     np.testing.assert_array_equal(resumed.components_, whole.components_)
 
@@ -106,8 +134,8 @@ def test_commands_from_ratings_to_recommendations(run, tmp_path):
     shown = run("evaluate", "run/model", "test.csv")[1]
     assert "rmse" in shown
     assert "unknown" not in shown
-    (tmp_path / "strangers.csv").write_text("user,item,rating\n1,1001,5\nx,1002,4\n")
-    shown = run("evaluate", "run/model", "strangers.csv")[1]
+    (tmp_path / "unknown.csv").write_text("user,item,rating\n1,1001,5\nx,1002,4\n")
+    shown = run("evaluate", "run/model", "unknown.csv")[1]
     assert "unknown users  1\n" in shown
     assert "unknown items" not in shown
 
@@ -128,7 +156,7 @@ def test_commands_from_ratings_to_recommendations(run, tmp_path):
     assert "user 42" in out
     assert all(f"Film {item - 1001}" in out for item in items[0])
     lines = run("recommend", "run", "--user", "stranger")[1].splitlines()
-    assert lines[0] == "user stranger (not known: items for the average user)"
+    assert lines[0] == "user stranger (unknown: items for the average user)"
     code, out, _ = run("recommend", "run", "--user", "42", "--user", "stranger", "-n", "2", "--json")
     assert [record["known"] for record in json.loads(out)] == [True, False]
     assert run("recommend", "run", "-n", "3", "--out", "all.parquet", "--titles", "movies.csv")[0] == 0
@@ -139,13 +167,34 @@ def test_commands_from_ratings_to_recommendations(run, tmp_path):
 
 
 @pytest.mark.usefixtures("files")
-def test_titles_of_other_items_are_told(run, tmp_path, caplog):
+def test_what_is_held_out_is_said_everywhere(run, tmp_path):
+    fit = ("fit", "ratings.csv", "-k", "2", "--epochs", "1", "--seed", "0")
+    n_ratings = len((tmp_path / "ratings.csv").read_text().splitlines()) - 1
+    said = f"held out {n_ratings // 20} of {n_ratings:,} ratings for evaluation: --holdout 0 learns from all"
+    _, _, err = run(*fit, "--out", "run")
+    assert said in " ".join(err.split())
+    assert (
+        f"held out {n_ratings // 20} of {n_ratings:,} ratings for evaluation" in (tmp_path / "run/log.txt").read_text()
+    )
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "ratings held out" in page
+    assert "held out" not in run(*fit, "--out", "all", "--holdout", "0")[2]
+    assert run("recommend", "run", "-n", "60", "--out", "all.csv")[0] == 0
+    pairs = [line.split(",")[:2] for line in (tmp_path / "ratings.csv").read_text().splitlines()[1:]]
+    offered = [line.split(",") for line in (tmp_path / "all.csv").read_text().splitlines()[1:]]
+    assert not {(user, item) for user, item in pairs} & {(user, item) for user, _, item, *_ in offered}
+    text = " ".join(run("fit", "--help")[1].replace("│", " ").split())
+    assert "Default: 5%, at most 100,000 ratings; 0 for none." in text
+
+
+@pytest.mark.usefixtures("files")
+def test_titles_of_other_items_are_reported(run, tmp_path, caplog):
     assert run("fit", "ratings.csv", "-k", "2", "--epochs", "1", "--seed", "0", "--out", "run")[0] == 0
     assert run("recommend", "run", "--user", "42", "--titles", "movies.csv")[0] == 0
     assert "has a title" not in caplog.text
     (tmp_path / "others.csv").write_text("imdbId,movieId,title\n1001,tt7,Dune\n")
     assert run("recommend", "run", "--user", "42", "--titles", "others.csv")[0] == 0
-    assert "no item of the model has a title: its ids are like 1001, those of the titles like tt7" in caplog.text
+    assert "no item of the model has a title: its ids look like 1001, the ids of the titles like tt7" in caplog.text
 
 
 @pytest.mark.usefixtures("files")
@@ -161,8 +210,8 @@ def test_columns_and_duplicates_of_a_command_are_named_as_its_options(run, tmp_p
     assert run("fit", "ratings.csv", *fit, "run")[0] == 0
     plain = run("evaluate", "run", "ratings.csv", "--json")[1]
     shown = run("evaluate", "run", "ratings.csv", "--relevant", "100")[1]
-    assert "ndcg@10  undefined: no user" in shown
-    assert "recall@10  undefined: no user" in shown
+    assert "ndcg@10  undefined: no known user" in shown
+    assert "recall@10  undefined: no known user" in shown
     assert run("evaluate", "run", "other.csv", "--json")[0] == 3
     assert run("evaluate", "run", "other.csv", "--column", "user=who", "--json")[1] == plain
     assert run("evaluate", "run", "twice.csv", "--json")[0] == 3
@@ -170,7 +219,7 @@ def test_columns_and_duplicates_of_a_command_are_named_as_its_options(run, tmp_p
 
 
 @pytest.mark.usefixtures("files")
-def test_commands_leave_times_out_if_asked(run, tmp_path):
+def test_commands_ignore_times_on_request(run, tmp_path):
     header, *lines = (tmp_path / "ratings.csv").read_text().splitlines()
     (tmp_path / "dated.csv").write_text("\n".join([f"{header},date", *(f"{line},31/01/2020" for line in lines)]))
     fit = ("fit", "dated.csv", "-k", "2", "--epochs", "1", "--seed", "0", "--out", "run")
@@ -224,7 +273,7 @@ def test_commands_leave_with_what_went_wrong(run, tmp_path):
     assert run("fit", "ratings.csv", "-k", "2", "--epochs", "1", "--out", "good", "--seed", "0")[0] == 0
     code, _, err = run("recommend", "good")
     assert code == 2
-    assert "say --user for one user, or --out" in err
+    assert "pass --user for one user, or --out" in err
     (tmp_path / "taken.csv").write_text("")
     code, _, err = run("recommend", "good", "--out", "taken.csv")
     assert code == 2

@@ -17,25 +17,25 @@ from terafactor.ratings.parameters import method_of
 
 @pytest.mark.parametrize("split", [split_randomly, split_per_user])
 def test_a_split_is_of_the_ratings_and_a_function_of_the_seed(table, split):
-    known, asked = split(table, 0.25, seed=3)
-    assert len(known) + len(asked) == len(table)
-    assert len(asked) == pytest.approx(0.25 * len(table), rel=0.1)
-    pairs = {*zip(known.users, known.items, strict=True)} | {*zip(asked.users, asked.items, strict=True)}
+    train, test = split(table, 0.25, seed=3)
+    assert len(train) + len(test) == len(table)
+    assert len(test) == pytest.approx(0.25 * len(table), rel=0.1)
+    pairs = {*zip(train.users, train.items, strict=True)} | {*zip(test.users, test.items, strict=True)}
     assert len(pairs) == len(table)
-    np.testing.assert_array_equal(asked.values, split(table, 0.25, seed=3)[1].values)
-    assert not np.array_equal(asked.items, split(table, 0.25, seed=4)[1].items)
+    np.testing.assert_array_equal(test.values, split(table, 0.25, seed=3)[1].values)
+    assert not np.array_equal(test.items, split(table, 0.25, seed=4)[1].items)
 
 
 def test_a_split_per_user_takes_the_same_share_of_each(table):
-    _, asked = split_per_user(table, 0.3)
+    _, test = split_per_user(table, 0.3)
     counts = np.bincount(table.users)
-    np.testing.assert_array_equal(np.bincount(asked.users, minlength=len(counts)), np.floor(0.3 * counts))
+    np.testing.assert_array_equal(np.bincount(test.users, minlength=len(counts)), np.floor(0.3 * counts))
 
 
 def test_a_split_by_time_tests_on_the_future(ratings):
     times = np.random.default_rng(0).permutation(len(ratings[0]))
-    known, asked = split_by_time(RatingTable.of(*ratings, times), 0.2)
-    assert known.times.max() < asked.times.min()
+    train, test = split_by_time(RatingTable.of(*ratings, times), 0.2)
+    assert train.times.max() < test.times.min()
     with pytest.raises(DataError, match="have no times"):
         split_by_time(RatingTable.of(*ratings))
     with pytest.raises(ParameterError, match="test_share must be between 0 and 1, got 2"):
@@ -53,12 +53,12 @@ def test_metrics_of_known_answers():
 
 
 def test_evaluation_of_a_model(table):
-    known, asked = split_randomly(table, 0.2)
-    model = MatrixCompletion(4, random_state=0).fit(known)
-    facts = evaluate_model(model, asked, n=10)
-    assert facts["rmse"] == pytest.approx(-model.score(asked))
+    train, test = split_randomly(table, 0.2)
+    model = MatrixCompletion(4, random_state=0).fit(train)
+    facts = evaluate_model(model, test, n=10)
+    assert facts["rmse"] == pytest.approx(-model.score(test))
     assert facts["mae"] < facts["rmse"]
-    by_chance = evaluate_model(MatrixCompletion(1, random_state=0, n_epochs=0.1).fit(known), asked, n=10)
+    by_chance = evaluate_model(MatrixCompletion(1, random_state=0, n_epochs=0.1).fit(train), test, n=10)
     assert facts["ndcg@10"] > by_chance["ndcg@10"] > 0
     assert 0 < facts["recall@10"] <= 1
 
@@ -73,12 +73,12 @@ def test_places_without_an_item_are_no_hits():
 
 
 def test_what_the_model_has_seen_is_not_relevant(table):
-    known, asked = split_randomly(table, 0.2)
-    model = MatrixCompletion(4, random_state=0).fit(known)
-    alone, both = (evaluate_model(model, ratings, n=60) for ratings in (asked, table))
+    train, test = split_randomly(table, 0.2)
+    model = MatrixCompletion(4, random_state=0).fit(train)
+    alone, both = (evaluate_model(model, ratings, n=60) for ratings in (test, table))
     assert (alone["recall@60"], alone["ndcg@60"]) == (both["recall@60"], both["ndcg@60"])
     assert alone["recall@60"] == 1
-    assert evaluate_model(model, known)["recall@10"] is None
+    assert evaluate_model(model, train)["recall@10"] is None
 
 
 def test_evaluation_counts_who_is_not_known(table):
@@ -99,13 +99,13 @@ def test_evaluation_counts_who_is_not_known(table):
     ],
     ids=str,
 )
-def test_ids_that_are_all_unknown_are_told(table, caplog, users, items, roles):
+def test_ids_that_are_all_unknown_are_reported(table, caplog, users, items, roles):
     model = MatrixCompletion(2, random_state=0, n_epochs=1).fit(table)
     model.predict((users, items))
     assert [record.args[0] for record in caplog.records] == roles
     if roles:
         kind, first = type(users[0]).__name__, users[0]
-        assert f"ids given are {kind} like {first!r}, those of the model int like 0" in caplog.text
+        assert f"the ids given are {kind} like {first!r}, those of the model int like 0" in caplog.text
 
 
 def test_the_best_alpha_is_found():
@@ -144,11 +144,11 @@ def test_default_grids_have_fifteen_values_and_a_curve(table, tmp_path, paramete
     ids=str,
 )
 def test_errors_are_those_of_a_fit_of_its_own(table, parameters, strengths):
-    known, asked = split_randomly(table, 0.33)
+    train, test = split_randomly(table, 0.33)
     base = MatrixCompletion(3, random_state=5, n_epochs=2, **parameters)
-    for strength, error in path_errors(base, known, asked, strengths, 4, seed=5):
-        own = clone(base).set_params(alpha=strength, n_components=4).fit(known)
-        assert error == -own.score(asked)
+    for strength, error in path_errors(base, train, test, strengths, 4, seed=5):
+        own = clone(base).set_params(alpha=strength, n_components=4).fit(train)
+        assert error == -own.score(test)
 
 
 def test_errors_are_clipped_only_where_predictions_are(table):
@@ -162,7 +162,7 @@ def test_errors_are_clipped_only_where_predictions_are(table):
 def test_the_strengths_of_a_path_share_their_biases(table, monkeypatch):
     base = MatrixCompletion(3, random_state=0, n_epochs=2, statistics="masked", batch_size=20)
     first, second = (method_of(clone(base).set_params(alpha=alpha), 0) for alpha in (2.0, 1.0))
-    start = first.learn(table).rewound()
+    start = first.learn(table).warm_start()
     assert start.numbers["offset"] == Biases.of(table).offset
     np.testing.assert_array_equal(start.arrays["item_biases"], Biases.of(table).items)
     np.testing.assert_array_equal(start.arrays["user_biases"], Biases.of(table).users)
@@ -179,7 +179,7 @@ def test_a_warm_start_ends_where_a_cold_one_does(table):
 
 
 def test_a_search_without_anything_to_try_is_refused(table):
-    with pytest.raises(ParameterError, match="must leave something to try"):
+    with pytest.raises(ParameterError, match="must not be empty"):
         MatrixCompletionCV(alphas=[]).fit(table)
     with pytest.raises(ParameterError, match="splitter must be callable or one of random, per_user, by_time"):
         MatrixCompletionCV(splitter="odd").fit(table)

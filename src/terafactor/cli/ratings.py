@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,23 +14,20 @@ from terafactor.cli.options import CHECKPOINTS, RATINGS, RUN, Column, Json, RunF
 from terafactor.cli.reading import column_roles
 from terafactor.cli.transform import load_kind
 
-if TYPE_CHECKING:
-    from terafactor import MatrixCompletion, RatingTable
-
-app = typer.Typer(
-    name="ratings", help="Predict ratings and recommend items, from explicit ratings.", no_args_is_help=True
-)
+app = typer.Typer(name="ratings", help="Predict explicit ratings and recommend items.", no_args_is_help=True)
 
 FIT_EXAMPLE = "Example: terafactor ratings fit ratings.csv -k 30 --out run/"
 EVALUATE_EXAMPLE = "Example: terafactor ratings evaluate run/ test.csv -n 10"
 PREDICT_EXAMPLE = "Example: terafactor ratings predict run/ pairs.csv --out predicted.csv"
 RECOMMEND_EXAMPLE = "Example: terafactor ratings recommend run/ --user 42 -n 10 --titles movies.csv"
 
-UNDEFINED = "undefined: no user that is known likes an item here that the model has not seen"
+UNDEFINED = "undefined: no known user has a relevant item that the model has not seen"
 
-File = Annotated[Path, typer.Argument(help="File or folder of ratings: .csv, .dat, .inter, .parquet, .npz, ...")]
-Model = Annotated[Path, typer.Argument(help="A run directory or a model.", exists=True, file_okay=False)]
-Count = Annotated[int, typer.Option("-n", min=1, help="Items per user.")]
+File = Annotated[
+    Path, typer.Argument(help="File or folder of ratings: .csv, .tsv, .dat, .data, .inter, .parquet, .npz.")
+]
+Model = Annotated[Path, typer.Argument(help="Run directory or model.", exists=True, file_okay=False)]
+Count = Annotated[int, typer.Option("-n", min=1, help="Number of items per user.")]
 
 
 @app.command(epilog=FIT_EXAMPLE)
@@ -42,15 +39,25 @@ def fit(
     checkpoints: Values,
     holdout: Annotated[
         str | None,
-        typer.Option(metavar="AMOUNT", help="Ratings kept for evaluation: 5000, 5%.", rich_help_panel=RUN),
+        typer.Option(
+            metavar="AMOUNT",
+            help="Ratings held out for evaluation, which the model does not learn from: 5000, 10%. "
+            "Default: 5%, at most 100,000 ratings; 0 for none.",
+            rich_help_panel=RUN,
+        ),
     ] = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Learn from a file of ratings, in a run directory that can be watched, stopped and resumed."""
+    """Fit a model to a file of ratings, in a run directory that can be monitored, stopped and resumed."""
     from terafactor import MatrixCompletion
 
-    train_and_tell(MatrixCompletion(**parameters), source, out, checkpoints, as_json, holdout=holdout)
+    estimator = MatrixCompletion(**parameters)
+    train_and_tell(estimator, source, out, checkpoints, as_json, holdout=holdout)
+    held_out = estimator._history.held_out
+    if held_out.any():
+        text = f"held out {held_out.sum():,} of {len(held_out):,} ratings for evaluation: --holdout 0 learns from all"
+        typer.echo(text, err=True)
 
 
 @app.command(epilog=EVALUATE_EXAMPLE)
@@ -59,18 +66,20 @@ def evaluate(
     ratings: File,
     n: Count = 10,
     relevant: Annotated[
-        float | None, typer.Option(help="Rating from which an item is relevant; by default the mean.")
+        float | None, typer.Option(help="Lowest rating of a relevant item. Default: the mean rating.")
     ] = None,
-    duplicates: Annotated[str | None, typer.Option(help="error, last or mean; by default that of the fit.")] = None,
+    duplicates: Annotated[str | None, typer.Option(help="error, last or mean. Default: as in the fit.")] = None,
     column: Column = None,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Say how well ratings that the model has not seen are predicted, and found among the recommendations."""
+    """Evaluate predictions (RMSE, MAE) and recommendations (NDCG, recall) on test ratings."""
+    from terafactor.ratings.evaluation.evaluate import evaluate_model
+
     estimator = load_kind(model, "MatrixCompletion", threads)
     given = {"duplicates": duplicates, "columns": column_roles("column", column)}
     estimator.set_params(**{name: value for name, value in given.items() if value is not None})
-    facts = measure(estimator, estimator._open_rated(ratings), n, relevant)
+    facts = evaluate_model(estimator, estimator._open_rated(ratings), n, relevant)
     if as_json:
         typer.echo(json.dumps(facts))
         return
@@ -84,11 +93,11 @@ def evaluate(
 def predict(
     model: Model,
     pairs: Annotated[Path, typer.Argument(help="CSV, TSV or Parquet file with columns for user and item.")],
-    out: Annotated[Path, typer.Option(help="The same with a column prediction, .csv or .parquet.")],
+    out: Annotated[Path, typer.Option(help="Output: the table with a column prediction, .csv or .parquet.")],
     column: Column = None,
     threads: Threads = None,
 ) -> None:
-    """Predict the ratings of pairs of user and item."""
+    """Predict the ratings of pairs of users and items."""
     from terafactor.ratings.serving.output import add_predictions
 
     n_pairs = add_predictions(load_kind(model, "MatrixCompletion", threads), pairs, out, column_roles("column", column))
@@ -98,23 +107,25 @@ def predict(
 @app.command(epilog=RECOMMEND_EXAMPLE)
 def recommend(
     model: Model,
-    user: Annotated[
-        list[str] | None, typer.Option(help="Id of a user; may be repeated. All users if not given.")
-    ] = None,
+    user: Annotated[list[str] | None, typer.Option(help="User id; may be repeated. Default: all users.")] = None,
     n: Count = 10,
-    titles: Annotated[Path | None, typer.Option(help="Table of items: movies.csv, movies.dat, items.tsv.")] = None,
-    with_seen: Annotated[bool, typer.Option("--with-seen", help="Also items that the user rated.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Table of user, rank, item, rating: .parquet or .csv.")] = None,
+    titles: Annotated[
+        Path | None, typer.Option(help="Table of item titles: movies.csv, movies.dat, items.tsv.")
+    ] = None,
+    with_seen: Annotated[bool, typer.Option("--with-seen", help="Include items that the user has rated.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Output: table of user, rank, item, rating, .parquet or .csv.")
+    ] = None,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Recommend items to one user, to some, or to all in a file."""
+    """Recommend items to some users, or to all users in a file."""
     from terafactor.errors import ParameterError
     from terafactor.ratings.readers import read_titles
     from terafactor.ratings.serving.output import Recommendations
 
     if not user and out is None:
-        raise ParameterError("say --user for one user, or --out for a file with the recommendations of all")
+        raise ParameterError("pass --user for one user, or --out for a file with the recommendations of all users")
     estimator = load_kind(model, "MatrixCompletion", threads)
     known = {} if titles is None else read_titles(titles)
     found = Recommendations.of(estimator, user, n, exclude_seen=not with_seen, titles=known)
@@ -127,22 +138,15 @@ def recommend(
         show(found)
 
 
-def measure(estimator: MatrixCompletion, table: RatingTable, n: int, relevant: float | None) -> dict[str, Any]:
-    """Return errors of the ratings in a table, and how many relevant ones of known users are recommended."""
-    from terafactor.ratings.evaluation.evaluate import evaluate_model
-
-    return evaluate_model(estimator, table, n, relevant)
-
-
 def show(found: Any) -> None:
-    """Draw the recommendations of each user."""
+    """Print the recommendations of each user."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
     console = Console()
     for record in found.records():
-        known = "" if record["known"] else " (not known: items for the average user)"
+        known = "" if record["known"] else " (unknown: items for the average user)"
         console.print(f"user {record['user']}{known}", style="italic", highlight=False, markup=False, soft_wrap=True)
         table = Table("", "item", "rating")
         for place, item in enumerate(record["items"], start=1):

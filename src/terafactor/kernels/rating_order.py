@@ -1,4 +1,4 @@
-"""Ratings put in order: by user, then within a batch of users by item. Counting, no comparison."""
+"""Counting sorts of ratings: by user, then by item within a batch of users."""
 
 from __future__ import annotations
 
@@ -7,47 +7,47 @@ from terafactor.kernels.jit import jit
 
 @jit
 def count_keys(keys, counts):
-    """Add to ``counts`` how often each key occurs. keys (n,) integers, counts (m,) in/out."""
+    """``counts += np.bincount(keys)``. keys (n,) integers; counts (m,) in/out."""
     for place in range(len(keys)):
         counts[keys[place]] += 1
 
 
 @jit
-def place_by_user(ranks, users, items, values, ends, placed_items, placed_values):
-    """Write items and values in the order of ``ranks[users]``, ratings of one user in the order they came.
+def sort_by_user(ranks, users, items, values, next_place, sorted_items, sorted_values):
+    """Sort items and values by ``ranks[users]``, stably.
 
-    ranks (n_users,); users, items, values (n,); ends (n_users,) in/out: where the next rating of each rank goes, at
-    first where its ratings begin; placed_items, placed_values (n,) out.
+    ranks (n_users,); users, items, values (n,); next_place (n_users,) in/out: where the next rating of each rank goes,
+    initially the start of its ratings; sorted_items, sorted_values (n,) out.
     """
     for rating in range(len(users)):
         rank = ranks[users[rating]]
-        at = ends[rank]
-        ends[rank] = at + 1
-        placed_items[at] = items[rating]
-        placed_values[at] = values[rating]
+        place = next_place[rank]
+        next_place[rank] = place + 1
+        sorted_items[place] = items[rating]
+        sorted_values[place] = values[rating]
 
 
 @jit
-def place_by_item(starts, items, values, ends, placed_users, placed_values):
-    """Write the ratings of a batch by item.
+def sort_by_item(starts, items, values, next_place, sorted_users, sorted_values):
+    """Sort the ratings of a batch of users by item, stably.
 
-    starts (b + 1,): where the ratings of each user begin, from 0; items, values (n,); ends (p,) in/out: where the next
-    rating of each item goes; placed_users, placed_values (n,) out: users are counted from the first of the batch.
+    starts (b + 1,): start of the ratings of each user, from 0; items, values (n,); next_place (p,) in/out: where the
+    next rating of each item goes; sorted_users, sorted_values (n,) out: users are numbered within the batch.
     """
     for user in range(len(starts) - 1):
         for rating in range(starts[user], starts[user + 1]):
             item = items[rating]
-            at = ends[item]
-            ends[item] = at + 1
-            placed_users[at] = user
-            placed_values[at] = values[rating]
+            place = next_place[item]
+            next_place[item] = place + 1
+            sorted_users[place] = user
+            sorted_values[place] = values[rating]
 
 
 @jit
-def mark_keys(keys, low, seen):
-    """Mark which integers occur: ``seen[keys - low] = True``. keys (n,), seen (m,) out."""
+def mark_keys(keys, low, present):
+    """``present[keys - low] = True``. keys (n,) integers; present (m,) out."""
     for place in range(len(keys)):
-        seen[keys[place] - low] = True
+        present[keys[place] - low] = True
 
 
 @jit
@@ -58,10 +58,10 @@ def number_keys(keys, low, numbers, out):
 
 
 @jit
-def first_repeated(starts, items, last_user):
-    """Return the place of the first rating whose user rated its item before, -1 without any.
+def first_duplicate(starts, items, last_user):
+    """Return the place of the first rating whose user has rated its item before, -1 if there is none.
 
-    starts (n_users + 1,), items (n,): ratings by user; last_user (p,): scratch that holds -1.
+    starts (n_users + 1,), items (n,): ratings by user; last_user (p,): scratch, filled with -1.
     """
     for user in range(len(starts) - 1):
         for rating in range(starts[user], starts[user + 1]):

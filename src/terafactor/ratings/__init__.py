@@ -1,4 +1,4 @@
-"""Matrix completion: explicit ratings of items by users."""
+"""Matrix completion for explicit ratings of items by users."""
 
 from terafactor.ratings.evaluation.cross_validation import MatrixCompletionCV
 from terafactor.ratings.matrix_completion import MatrixCompletion

@@ -1,4 +1,4 @@
-"""Matrix completion as a scikit-learn estimator."""
+"""``MatrixCompletion``, a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -19,60 +19,61 @@ from terafactor.training.trainer import Trainer
 
 
 class MatrixCompletion(Serving, ModelFileMixin, Reporting, BaseEstimator):
-    r"""Predict the ratings that users would give, from those they gave. For explicit ratings, not for clicks.
+    r"""Matrix completion for explicit ratings: predicts the ratings that users did not give.
 
-    A rating is ``mean + spread * code . factors``. By default every user and item is as certain as its ratings make
-    it: noise, and what users and items are like before any rating, are learned along, so there is nothing to tune.
-    With a number for ``alpha`` the squared error is minimised instead, with a ridge of ``alpha`` per rating on codes
-    and factors. ``statistics="masked"`` is the method of the paper.
+    A rating is modeled as ``mean + spread * code . factors``. By default the noise and the normal priors of codes and
+    factors are learned with the model (variational Bayes), so there is nothing to tune. With a number for ``alpha``,
+    the squared error plus a ridge of ``alpha`` per rating on codes and factors is minimized instead.
+    ``statistics="masked"`` is the algorithm of the paper.
 
     Parameters
     ----------
     n_components : int, default=30
         Number of factors, k.
     alpha : float or None, default=None
-        Strength of the ridge. None learns it, one per direction (for "masked", it is 1.0). With "per_feature" it
-        multiplies the number of ratings, in units of their standard deviation: 0.01 to 0.3 makes sense for ratings of
-        any scale. With "masked" it is that of :class:`~terafactor.MaskedDictionaryLearning`, twice the paper's lambda.
+        Ridge. None learns the regularization, one strength per direction (with "masked", None is 1.0). With
+        "per_feature" it multiplies the number of ratings, in units of their variance: values from 0.01 to 0.3 suit
+        ratings of any scale. With "masked" it is that of :class:`~terafactor.MaskedDictionaryLearning`, twice the
+        lambda of the paper.
     statistics : {"per_feature", "masked"}, default="per_feature"
-        "per_feature" keeps for each item what the codes of its own users say; "masked" is Algorithm 1 of the paper, on
-        ratings centred by alternated means of users and items.
+        "per_feature" keeps one Gram matrix of codes per item; "masked" is Algorithm 1 of the paper, on ratings minus
+        user and item biases.
     explicit_biases : bool, default=False
-        With "per_feature", whether two of the factors stay biases of users and items and nothing else. Of use when
-        ratings are few.
+        With "per_feature", whether two of the factors are restricted to biases of users and items. Useful if ratings
+        are few.
     stream : {"users", "items"}, default="users"
-        What is coded in batches; the other side has the statistics. It is also what ``partial_fit`` takes rows of.
+        The side that is encoded in mini-batches; the other side has the statistics.
     codes : {"refit", "last"}, default="refit"
-        With "masked", whether users are predicted by codes computed at the end or by those of their last step.
+        With "masked", whether predictions use codes recomputed at the end, or those of the last step of each user.
     projection : {"masked", "exact"}, default="masked"
-        With "masked", how atoms return to the ball.
+        With "masked", how atoms are projected onto the ball.
     damping : float, default=0.0
-        With "masked", ratings of the mean that each user and item is believed to have had.
+        With "masked", the number of pseudo-ratings equal to the mean in each user and item bias.
     forgetting : float, default=0.9
         With "masked", the weight of step t is ``t ** -forgetting``.
     memory : float, default=0.56
-        With "per_feature", passes over the ratings after which a visit weighs 1 / e of what it did.
+        With "per_feature", passes over the ratings in which the weight of a visit decays to 1 / e.
     batch_size : int or None, default=None
-        Users per step; None takes a tenth of them, a hundredth with "masked".
+        Users per step; None uses a tenth of them, with "masked" a hundredth.
     n_epochs : float, default=8
         Passes over the ratings.
     clip : bool, default=True
-        Whether predictions stay within the range of the ratings seen.
+        Whether to clip predictions to the range of the ratings seen.
     duplicates : {"error", "last", "mean"}, default="error"
-        What to do when a user rates an item more than once.
+        What to do if a user rates an item more than once.
     columns : mapping or None, default=None
-        Which columns of files and frames are "user", "item", "rating" and "time", when their names do not tell; ""
-        leaves times out.
+        Names of the columns "user", "item", "rating" and "time" of files and data frames, if they are not recognized;
+        "" ignores times.
     tol : float, default=0.0
-        Stop when the error changes by less than this from pass to pass, relatively; 0 never does.
+        Stop if the relative change of the error between passes is at most this; 0 never stops early.
     max_time : float or None, default=None
-        Seconds after which the fit stops.
+        Stop after this many seconds.
     random_state : int, RandomState or None, default=None
-        Seed of batches and of the start. The same integer gives the same bits, for any number of threads.
+        Seed of the batches and of the initialization. The same integer gives the same bits for any number of threads.
     n_threads : int or None, default=None
-        Threads; None uses all cores.
+        Number of threads; None uses all cores.
     callbacks : sequence of callables, default=()
-        Each is called with a :class:`~terafactor.Snapshot` after every step; returning True stops the fit.
+        Called with a :class:`~terafactor.Snapshot` after every step; returning True stops the fit.
     verbose : int, default=0
         1 shows a progress bar.
 
@@ -83,25 +84,25 @@ class MatrixCompletion(Serving, ModelFileMixin, Reporting, BaseEstimator):
     user_factors_ : ndarray of shape (n_users, n_components)
         Codes of users, in the order of ``users_``.
     user_biases_, item_biases_ : ndarray of shape (n_users,) or (n_items,)
-        What is added to the product of code and factors; zero but with "masked", since factors tell all.
+        Biases added to the product of code and factors; zero with "per_feature", whose factors include them.
     mean_user_, mean_item_ : ndarray of shape (n_components,)
-        Code and factors of a user and an item that are not known; their bias is zero.
-    users_, items_ : ndarray
-        Ids of users and items. Of a matrix these are row and column numbers.
+        Code of unknown users and factors of unknown items; their biases are zero.
+    users_, items_ : ndarray of shape (n_users,) or (n_items,)
+        Ids of users and items; row and column numbers if the ratings were a matrix.
     range_ : tuple of float
         Lowest and highest rating seen.
     mean_rating_ : float
-        Mean of the ratings learned from.
+        Mean of the training ratings.
     spread_ : float
-        Their standard deviation, which codes and factors are in units of; 1 with "masked" and for equal ratings.
+        Their standard deviation; 1 with "masked" and for constant ratings.
     noise_ : float
-        Estimated standard deviation of ratings around the model; NaN unless learned.
+        Estimated standard deviation of the noise; NaN unless learned.
     history_ : list of Evaluation
-        How the fit went; with ``validation``, the RMSE on it several times per pass.
+        Progress of the fit; with ``validation``, its RMSE several times per pass.
     stopped_by_ : str
         "n_epochs", "tol", "max_time", "callback" or "interrupt".
     n_steps_ : int
-        Steps done.
+        Number of steps.
 
     Examples
     --------
@@ -167,28 +168,32 @@ class MatrixCompletion(Serving, ModelFileMixin, Reporting, BaseEstimator):
 
         Parameters
         ----------
-        X : sparse matrix, table, data frame, tuple (users, items, ratings), dense matrix with NaN, or path
-            What :func:`~terafactor.ratings.open_ratings` takes.
+        X : sparse matrix, RatingTable, data frame, tuple (users, items, ratings), dense array with NaN, or path
+            Any type that :func:`~terafactor.ratings.open_ratings` accepts.
         y : ignored
-        validation : the same, optional
-            Ratings on which ``history_`` records the RMSE.
+        validation : ratings, optional
+            Ratings of any of these types; ``history_`` records their RMSE.
         """
         Trainer(self._task(), FitJournal(validation)).fit(X)
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from the rows of users, new ones or known ones whose ratings changed; new items are taken in, too.
+        """Learn from further ratings of known or new users; X may contain new items.
 
-        A row is all the ratings of its user: known users are what their row says from now on. Users are taken in the
-        order of their ids, ``batch_size`` at a time. With ``stream="items"`` items and users change places: X has all
-        the ratings of some items, known or new, and new users are taken in.
+        A rating of a known pair replaces the earlier one, and other ratings of a user are kept. Ratings that the model
+        has learned from already change nothing, so a call may be repeated. One step per ``batch_size`` users with new
+        or changed ratings updates the items, and the codes of these users are computed from all of their ratings;
+        codes of other users do not change, nor with "masked" the biases of known items. If a callback or Ctrl-C stops
+        the call, all users of X have codes, from items that have learned up to then.
 
-        What is not in X stays as it is: codes of other users, and with "masked" the biases of items that had ratings.
-        Where a callback or Ctrl-C stops it, all users of X are known, by what items learned until then.
+        With ``stream="items"`` the roles of users and items are swapped. Checkpoints, and models written by earlier
+        versions, do not hold the ratings of users: a warning is logged if X has known users, whose codes are then
+        computed from X alone.
 
         Parameters
         ----------
-        X : what :meth:`fit` takes
+        X : ratings
+            Any type that :meth:`fit` accepts.
         y : ignored
         """
         if not hasattr(self, "_state"):
@@ -197,14 +202,14 @@ class MatrixCompletion(Serving, ModelFileMixin, Reporting, BaseEstimator):
         return self
 
     def panels(self) -> Sequence[Panel]:
-        """Return what reports show in the place of atoms."""
+        """Return the report panels that replace those about atoms."""
         return (DirectionsPanel(), NoSimilarityPanel())
 
     def _task(self) -> RatingsTask:
         return RatingsTask(self)
 
     def _report_context(self, X: Any = None, *, title: str | None = None, **details: Any) -> ReportContext:
-        """Return what a report is made from; rows of ratings are not shown one by one."""
+        """Return the content of a report; rows of ratings are not shown."""
         users, items = self._ids
         facts = {
             "users": f"{len(users):,}",
@@ -216,5 +221,5 @@ class MatrixCompletion(Serving, ModelFileMixin, Reporting, BaseEstimator):
             "feature_names": [str(item) for item in items.values],
         }  # fmt: skip
         if self.stream == "items" and details.get("stopped_by", "") is None:
-            found["components"] = None  # while such a run goes on, what it has are factors of users
+            found["components"] = None  # until such a run ends, its atoms are factors of users
         return super()._report_context(None, title=title, **(found | details))

@@ -1,4 +1,4 @@
-"""What reports on ratings show in the place of atoms."""
+"""Report panels of rating models, in place of those about atoms."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from terafactor._typing import Array
 from terafactor.report import Panel, ReportContext, fragment
 
-MOST_DIRECTIONS = 12
-ENDS = 5
-"""Items shown at either end of a direction."""
+MAX_DIRECTIONS = 12
+N_EXTREMES = 5
+"""Items shown at each end of a direction."""
 
 SECTION = """
-<p>Directions in which items differ most, whatever their mean, with the items at either end. Items that few users rated
-stay near the middle.</p>
-<table class="figures"><thead><tr><th></th><th>share of the differences</th><th>one end</th><th>the other</th></tr>
+<p>Principal directions of the item factors, with the items at each end. Items with few ratings stay near the
+middle.</p>
+<table class="figures"><thead><tr><th></th><th>share of the variance</th><th>one end</th><th>the other end</th></tr>
 </thead><tbody>
 {% for direction in directions %}
 <tr><td>{{ loop.index }}</td><td>{{ "%.1f" | format(100 * direction.share) }} %</td>
@@ -28,17 +28,17 @@ stay near the middle.</p>
 
 @dataclass(frozen=True)
 class Direction:
-    """One axis along which items differ."""
+    """A principal direction of the item factors."""
 
     share: float
-    """Of the variance of their factors."""
+    """Share of the variance."""
 
     low: list[str]
     high: list[str]
 
 
 class DirectionsPanel(Panel):
-    """Principal directions of the factors of items: factors themselves may be rotated without changing anything."""
+    """Shows principal directions of the item factors, since rotating the factors does not change the model."""
 
     name, title = "atoms", "What items differ in"
 
@@ -52,7 +52,7 @@ class DirectionsPanel(Panel):
 
 
 class NoSimilarityPanel(Panel):
-    """Stands in the place of correlations between atoms, which say nothing about factors that may be rotated."""
+    """Hides the correlations between atoms, which are meaningless for factors that can be rotated."""
 
     name, title = "correlation", "Correlation between factors"
 
@@ -64,13 +64,13 @@ class NoSimilarityPanel(Panel):
 
 
 def directions(components: Array, names: list[str]) -> list[Direction]:
-    """Return the principal directions of the items (k, p), the strongest first."""
-    centred = components - components.mean(axis=1, keepdims=True)
-    _, strengths, axes = np.linalg.svd(centred.astype(np.float64), full_matrices=False)
+    """Return the principal directions of item factors (k, p), the strongest first."""
+    centered = components - components.mean(axis=1, keepdims=True)
+    _, strengths, axes = np.linalg.svd(centered.astype(np.float64), full_matrices=False)
     total = float((strengths**2).sum()) or 1.0
     found = []
-    for strength, axis in list(zip(strengths, axes, strict=True))[:MOST_DIRECTIONS]:
+    for strength, axis in list(zip(strengths, axes, strict=True))[:MAX_DIRECTIONS]:
         order = np.argsort(axis, kind="stable")
-        low, high = ([names[item] for item in part] for part in (order[:ENDS], order[: -ENDS - 1 : -1]))
+        low, high = ([names[item] for item in part] for part in (order[:N_EXTREMES], order[: -N_EXTREMES - 1 : -1]))
         found.append(Direction(float(strength**2) / total, low, high))
     return found

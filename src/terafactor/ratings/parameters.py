@@ -1,4 +1,4 @@
-"""The parameters of MatrixCompletion: checked, and turned into the method that they describe."""
+"""Validation of the parameters of MatrixCompletion, and the learning algorithm that they select."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from terafactor.ratings.methods.method import Method
 from terafactor.ratings.methods.per_item import PerItemMethod
 
 MASKED_ALPHA = 1.0
-"""Strength of the paper's method for ratings from 1 to 5: cross-validation on MovieLens-1M chooses 1.1."""
+"""Default alpha of the algorithm of the paper for ratings from 1 to 5; cross-validation on MovieLens-1M selects 1.1."""
 
 
 def method_of(estimator: Any, seed: int) -> Method:
-    """Return how to learn, with every parameter checked."""
+    """Return the learning algorithm of an estimator, after validating its parameters."""
     check_parameters(estimator)
     common: dict[str, Any] = {
         "n_components": int(estimator.n_components), "seed": seed, "batch_size": estimator.batch_size,
@@ -28,7 +28,7 @@ def method_of(estimator: Any, seed: int) -> Method:
     }  # fmt: skip
     if estimator.statistics == "per_feature":
         return PerItemMethod(
-            alpha=estimator.alpha, memory=estimator.memory, pinned=estimator.explicit_biases,
+            alpha=estimator.alpha, memory=estimator.memory, explicit_biases=estimator.explicit_biases,
             keep_codes=estimator.stream == "items", **common,
         )  # fmt: skip
     return MaskedMethod(
@@ -38,15 +38,15 @@ def method_of(estimator: Any, seed: int) -> Method:
 
 
 def check_parameters(estimator: Any) -> None:
-    """Refuse parameters that cannot work; the solver checks those that only it knows."""
+    """Refuse invalid parameters; the solver validates those that it alone uses."""
     _one_of("statistics", estimator.statistics, "per_feature", "masked")
     _one_of("stream", estimator.stream, "users", "items")
     _one_of("codes", estimator.codes, "refit", "last")
     check_flag("clip", estimator.clip)
-    least = 2 if check_flag("explicit_biases", estimator.explicit_biases) else 1
-    if not (is_number(estimator.n_components, Integral) and estimator.n_components >= least):
-        reason = " (explicit_biases takes two of them)" if least == 2 else ""
-        raise ParameterError(f"n_components must be an integer >= {least}, got {estimator.n_components!r}{reason}")
+    minimum = 2 if check_flag("explicit_biases", estimator.explicit_biases) else 1
+    if not (is_number(estimator.n_components, Integral) and estimator.n_components >= minimum):
+        reason = " (explicit_biases takes two of them)" if minimum == 2 else ""
+        raise ParameterError(f"n_components must be an integer >= {minimum}, got {estimator.n_components!r}{reason}")
     if estimator.alpha is not None and not (is_number(estimator.alpha, Real) and 0 < estimator.alpha < math.inf):
         raise ParameterError(f"alpha must be a number > 0, or None to learn it, got {estimator.alpha!r}")
     if estimator.batch_size is not None and not (

@@ -1,4 +1,4 @@
-"""What learning from ratings contributes to the training."""
+"""Training of MatrixCompletion: ``fit`` and ``partial_fit``."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from terafactor._threads import Executor
 from terafactor.errors import DataError, ParameterError
+from terafactor.kernels.ratings import row_width
 from terafactor.ratings.evaluation.metrics import rmse
 from terafactor.ratings.methods.method import Method
 from terafactor.ratings.parameters import check_parameters, method_of
 from terafactor.ratings.serving.model import Codes, RatingModel
-from terafactor.ratings.serving.recommend import Seen
+from terafactor.ratings.table.history import RatingHistory
 from terafactor.ratings.table.holdout import HeldOut, hold_out_ratings
 from terafactor.ratings.table.ids import Ids
 from terafactor.ratings.table.table import RatingTable
@@ -31,7 +32,7 @@ logger = logging.getLogger("terafactor")
 
 
 class RatingsTask(Task):
-    """Learns from a table of ratings."""
+    """Learns from a table of ratings: ``fit``."""
 
     kind = "MatrixCompletion"
     shows_rows = False
@@ -40,6 +41,8 @@ class RatingsTask(Task):
     """Set by :meth:`prepare`, as is ``method``."""
 
     method: Method
+    held_out: RatingTable | None = None
+    """Set by :meth:`hold_out`: ``recommend`` must not offer these items either."""
 
     def open_data(self, X: Any) -> RatingTable:
         check_parameters(self.estimator)
@@ -49,25 +52,27 @@ class RatingsTask(Task):
         return {"shape": list(data.shape), "ratings": len(data), "fingerprint": data.fingerprint()}
 
     def hold_out(self, data: RatingTable, amount: Any, seed: int) -> tuple[RatingTable, HeldOut | None, dict[str, Any]]:
-        return hold_out_ratings(data, amount, seed)
+        train, held_out, choice = hold_out_ratings(data, amount, seed)
+        self.held_out = None if held_out is None else held_out.test
+        return train, held_out, choice
 
     def open_validation(self, X: Any, data: RatingTable) -> HeldOut:
-        return HeldOut(data, _numbered(self.estimator._open(X), data))
+        return HeldOut(data, _renumbered(self.estimator._open(X), data))
 
     def objective(self, held_out: HeldOut) -> Callable[[RunningFit], float]:
-        model, method = self.estimator, method_of(self.estimator, seed=0)  # evaluating draws no random number
-        known, asked = (streamed(table, model.stream) for table in (held_out.known, held_out.ratings))
-        wanted = np.zeros(known.shape[0], bool)
-        wanted[asked.users[asked.users >= 0]] = True
-        rows = known.take(wanted[known.users]).by_user()
-        model_of = method.watching(known)
-        low, high = (float(bound(held_out.known.values)) for bound in (np.min, np.max))
+        model, method = self.estimator, method_of(self.estimator, seed=0)  # evaluation draws no random numbers
+        train, test = (oriented(table, model.stream) for table in (held_out.train, held_out.test))
+        tested = np.zeros(train.shape[0], bool)
+        tested[test.users[test.users >= 0]] = True
+        rows = train.take(tested[train.users]).by_user()
+        item_model = method.item_model_builder(train)
+        low, high = (float(bound(train.values)) for bound in (np.min, np.max))
 
         def evaluate(learner: RunningFit) -> float:
             with Executor(method.n_threads) as executor:
-                found = model_of(learner)
-                predicted = found.with_users(found.encode(*rows, executor)).predict(asked.users, asked.items, executor)
-            return rmse(np.clip(predicted, low, high) if model.clip else predicted, asked.values)
+                items = item_model(learner)
+                predicted = items.with_users(items.encode(*rows, executor)).predict(test.users, test.items, executor)
+            return rmse(np.clip(predicted, low, high) if model.clip else predicted, test.values)
 
         return evaluate
 
@@ -76,35 +81,38 @@ class RatingsTask(Task):
         self.method, self.start = method_of(model, start.seed), start
         model._seed, model._ids = start.seed, (data.user_ids, data.item_ids)
         model.range_ = low, high = (float(data.values.min()), float(data.values.max()))
+        if self.held_out is not None:
+            n_held_out = len(self.held_out)
+            logger.info("held out %s of %s ratings for evaluation", f"{n_held_out:,}", f"{len(data) + n_held_out:,}")
         if low == high:
             logger.warning(
-                "all ratings are %g, and so will be all predictions: there is nothing to learn from equal ratings, "
-                "as clicks or purchases are that are counted as ones", low,
+                "all ratings are %g, and all predictions will be: nothing can be learned from equal ratings, such as "
+                "clicks or purchases recorded as ones", low,
             )  # fmt: skip
 
     def learn(self, data: RatingTable, callbacks: Sequence[Callback]) -> None:
         model, method, start = self.estimator, self.method, self.start
-        rows = streamed(data, model.stream)
+        rows = oriented(data, model.stream)
         state_dict = None if start.state_dict is None else start.state_dict.section("state")
         model._state = method.learn(rows, callbacks, start=state_dict, elapsed=start.elapsed)
         with Executor(method.n_threads) as executor:
             codes = method.codes(model._state, rows, executor)
         self._set_model(codes, data.user_ids, data.item_ids)
-        model._seen = Seen.of(data)
+        model._history = RatingHistory.of(data, self.held_out)
 
     def _set_model(self, codes: Codes, users: Ids, items: Ids) -> None:
-        """Set the model of the state, with the codes of users, or of items where these are streamed."""
-        found = self.method.model(self.estimator._state)
+        """Set the fitted model; ``codes`` are those of the streamed side."""
+        model = self.method.item_model(self.estimator._state)
         by_items = self.estimator.stream == "items"
-        self.estimator._set_model(found.transposed(codes) if by_items else found.with_users(codes), users, items)
+        self.estimator._set_model(model.transposed(codes) if by_items else model.with_users(codes), users, items)
 
     def state_dict(self, state_dict: StateDict | None = None) -> StateDict:
         model = self.estimator
         if state_dict is None:
             check_is_fitted(model, "users_")
             users, items = model._known
-            seen = StateDict({}, {"starts": model._seen.starts, "items": model._seen.items})
-            parts = {"state": model._state.state_dict(), "model": model._model.state_dict(), "seen": seen}
+            parts = {"state": model._state.state_dict(), "model": model._model.state_dict()}
+            parts["seen"] = model._history.state_dict()
         else:
             (users, items), parts = model._ids, {"state": state_dict}
         parts = {"users": users.state_dict(), "items": items.state_dict(), **parts}
@@ -115,7 +123,7 @@ class RatingsTask(Task):
         return StateDict(numbers, arrays)
 
     def restore(self, state_dict: StateDict) -> None:
-        model, state, seen = self.estimator, state_dict.section("state"), state_dict.section("seen")
+        model, state = self.estimator, state_dict.section("state")
         model._seed = state_dict.number("seed")
         self.method = method_of(model, model._seed)
         model._state = self.method.from_state_dict(state)
@@ -130,31 +138,31 @@ class RatingsTask(Task):
             return
         learned = RatingModel.from_state_dict(state_dict.section("model"), int(model.n_components))
         if (len(learned.user_factors), len(learned.item_factors)) != (len(users), len(items)):
-            raise DataError("the file has other numbers of users or items than ids: it is not ours")
+            raise DataError("invalid number of ids in the model file: not written by terafactor, or corrupted")
         model._set_model(learned, users, items)
-        model._seen = Seen(seen.array("starts", (len(users) + 1,), np.int64), seen.array("items", (None,), np.int32))
+        model._history = RatingHistory.from_state_dict(state_dict.section("seen"), len(users), len(items))
 
     def _restore_checkpoint(self, state: StateDict, users: Ids, items: Ids) -> None:
-        """Set the model of a checkpoint, which does not say who rated what, nor always which codes users have.
+        """Set the model of a checkpoint, which holds no ratings and possibly no codes.
 
-        Without codes nobody is known, and anybody can be folded in.
+        Without codes the model has no known users; ``transform`` and ``histories`` still encode any user.
         """
         codes = self.method.last_codes(state)
         if codes is None:
-            none = np.zeros((0, self.method.model(self.estimator._state).item_factors.shape[1]), np.float32)
-            codes, users = Codes(none, none, np.zeros(0, np.float32)), Ids(users.values[:0])
+            empty = np.zeros((0, row_width(int(self.estimator.n_components))), np.float32)
+            codes, users = Codes(empty, empty, np.zeros(0, np.float32)), Ids(users.values[:0])
         self._set_model(codes, users, items)
-        self.estimator._seen = Seen.nothing(len(users))
+        self.estimator._history = RatingHistory.empty(len(users), complete=False)
 
 
 class PartialRatingsTask(RatingsTask):
-    """Learns from the rows of some users, new or known: ``partial_fit``."""
+    """Learns from further ratings: ``partial_fit``."""
 
     def seed(self) -> int:
         return self.estimator._seed
 
     def open_data(self, X: Any) -> RatingTable:
-        """Return ratings by the numbers of the users and items known, new ones coming after these."""
+        """Return the ratings with the numbers of the model; new users and items get the next numbers."""
         check_parameters(self.estimator)
         self._check_unchanged()
         given, (known_users, known_items) = self.estimator._open_rated(X), self.estimator._known
@@ -164,13 +172,12 @@ class PartialRatingsTask(RatingsTask):
         return RatingTable(*numbers, given.values, user_ids, item_ids, given.times)
 
     def _check_unchanged(self) -> None:
-        """Refuse to learn more with parameters for which what was learned has another form."""
-        for name, before in self.estimator._learned_with.items():
+        """Refuse changed parameters that do not fit the learned state."""
+        for name, before in self.estimator._fitted_with.items():
             now = getattr(self.estimator, name)
             if now != before:
                 raise ParameterError(
-                    f"{name} is {now!r} but the model was learned with {before!r}: "
-                    "set it back, or call fit to start anew"
+                    f"{name} is {now!r}, but the model was fitted with {before!r}: reset it, or call fit"
                 )
 
     def prepare(self, data: RatingTable, start: Start) -> None:
@@ -178,33 +185,41 @@ class PartialRatingsTask(RatingsTask):
 
     def learn(self, data: RatingTable, callbacks: Sequence[Callback]) -> None:
         model, method, by_items = self.estimator, self.method, self.estimator.stream == "items"
-        rows = streamed(data, model.stream)
-        seen = model._seen.transposed(len(model.items_)) if by_items else model._seen
-        present = np.unique(rows.users)
-        model._state = method.learn_more(model._state, rows, np.diff(seen.starts) > 0, callbacks)
+        rows = oriented(data, model.stream)
+        update = (model._history.transposed(len(model.items_)) if by_items else model._history).updated(rows)
+        if update.n_without_ratings:
+            logger.warning(
+                "the model does not hold the earlier ratings of %d of these %s (it is a checkpoint, or of an earlier "
+                "version): their codes are computed from X alone, so pass all of their ratings",
+                update.n_without_ratings, model.stream,
+            )  # fmt: skip
+        if len(update.rows):
+            model._state = method.learn_more(model._state, update, callbacks)
+        else:
+            model._state = model._state.resized(*rows.shape)
         with Executor(method.n_threads) as executor:
-            codes = method.codes(model._state, rows, executor).after(self._codes_before(), present)
+            codes = method.codes(model._state, update.rows, executor)
+        codes = codes.updating(self._codes_before(), np.unique(update.rows.users))
         self._set_model(codes, data.user_ids, data.item_ids)
-        seen = seen.with_rows(Seen.of(rows), present, rows.shape[0])
-        model._seen = seen.transposed(rows.shape[1]) if by_items else seen
+        model._history = update.history.transposed(rows.shape[1]) if by_items else update.history
         low, high = model.range_
         model.range_ = (min(low, float(data.values.min())), max(high, float(data.values.max())))
 
     def _codes_before(self) -> Codes:
-        """Return what the model knows of users, or of items where these are streamed."""
+        """Return the codes of the streamed side, before this call."""
         model = self.estimator._model
         if self.estimator.stream == "items":
             return Codes(model.item_factors, model.item_variances, model.item_biases)
         return Codes(model.user_factors, np.zeros_like(model.user_factors), model.user_biases)
 
 
-def streamed(table: RatingTable, stream: str) -> RatingTable:
-    """Return ratings with what is coded in batches, "users" or "items", in the place of users."""
+def oriented(table: RatingTable, stream: str) -> RatingTable:
+    """Return the table with the streamed side, "users" or "items", as users."""
     return table.transposed() if stream == "items" else table
 
 
-def _numbered(table: RatingTable, known: RatingTable) -> RatingTable:
-    """Return ratings by the numbers of another table, -1 for users and items that it does not have."""
+def _renumbered(table: RatingTable, known: RatingTable) -> RatingTable:
+    """Return ratings with the numbers of another table, -1 for users and items that it does not have."""
     users = known.user_ids.find(table.user_ids.values)[table.users]
     items = known.item_ids.find(table.item_ids.values)[table.items]
     return RatingTable(

@@ -113,8 +113,9 @@ def run_details(config: Mapping[str, Any]) -> dict[str, Any]:
     if left_out["shape"]:
         facts |= {"rows": f"{left_out['shape'][0]:,}", "features": f"{left_out['shape'][1]:,}"}
     held_out = config.get("holdout", {})
-    if isinstance(held_out, Mapping) and held_out.get("rows"):
-        facts["rows held out"] = f"{held_out['rows']:,}"
+    for unit in ("rows", "ratings"):
+        if isinstance(held_out, Mapping) and held_out.get(unit):
+            facts[f"{unit} held out"] = f"{held_out[unit]:,}"
     facts |= {"seed": config["seed"]} if "seed" in config else {}
     return {"data": facts, "fingerprint": left_out["fingerprint"]}
 

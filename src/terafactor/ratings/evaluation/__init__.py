@@ -1,1 +1,1 @@
-"""Errors, rankings and cross-validation of models of ratings."""
+"""Metrics, evaluation of a fitted model, and cross-validation."""

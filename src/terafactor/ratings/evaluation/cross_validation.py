@@ -1,4 +1,4 @@
-"""Choice of the strength and of the number of factors by cross-validation."""
+"""Selection of alpha and of the number of factors by cross-validation."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from terafactor.ratings.matrix_completion import MatrixCompletion
 from terafactor.ratings.parameters import method_of
 from terafactor.ratings.table.splitters import SPLITTERS, Splitter
 from terafactor.ratings.table.table import RatingTable
-from terafactor.ratings.task import streamed
+from terafactor.ratings.task import oriented
 from terafactor.solver.state_dict import StateDict
 
 GRIDS: dict[str, list[float | None]] = {
     "per_feature": [None, *np.geomspace(0.3, 0.01, 14).tolist()],
     "masked": (2 * np.geomspace(10, 1e-2, 15)).tolist(),
 }
-"""Strengths that are tried, the strongest first: weaker ones start from what stronger ones learned. That of the paper
-is the second, in units of our alpha."""
+"""Default values of alpha, the strongest first: each fit starts from the previous one. The second is the grid of the
+paper, whose lambda is half of alpha."""
 
-FURTHER = 0.4
-"""Share of the passes that a strength is given which starts from its neighbour."""
+WARM_START_SHARE = 0.4
+"""Share of the passes of a fit that starts from the previous alpha."""
 
 
 @dataclass(frozen=True)
 class CrossValidationResult:
-    """How one choice did on held-out ratings."""
+    """Errors of one choice of parameters on held-out ratings."""
 
     alpha: float | None
-    """Strength; None: learned."""
+    """Ridge; None if learned."""
 
     n_components: int
     """Number of factors."""
@@ -56,41 +56,40 @@ class CrossValidationResult:
 
 
 class MatrixCompletionCV(BaseEstimator):
-    """Matrix completion whose ``alpha`` and number of factors are those with the least error on held-out ratings.
+    """Matrix completion with ``alpha`` and the number of factors selected by the error on held-out ratings.
 
     Parameters
     ----------
     estimator : MatrixCompletion or None, default=None
-        Everything else; None takes the defaults.
+        Estimator with all other parameters; None uses the defaults.
     alphas : sequence of float or None, default=None
-        Strengths to try, None among them for the learned one. By default 15 on a grid that suits the method.
+        Values of alpha to try; an element None learns the regularization. By default a grid of 15 values.
     n_components : sequence of int or None, default=None
-        Numbers of factors to try; None takes that of the estimator.
+        Numbers of factors to try; None uses that of the estimator.
     n_splits : int, default=3
-        How many times ratings are split.
+        Number of train/test splits.
     test_share : float, default=0.33
-        Share of the ratings held out in each.
+        Share of the ratings held out in each split.
     splitter : {"random", "per_user", "by_time"} or callable, default="random"
-        How they are chosen, see :mod:`terafactor.ratings.table.splitters`.
+        How to split: :func:`split_randomly`, :func:`split_per_user`, :func:`split_by_time`, or a function of a table,
+        a share and a seed.
 
     Attributes
     ----------
     results_ : list of CrossValidationResult
-        One per choice.
+        One per choice of parameters.
     best_ : CrossValidationResult
-        The one with the least mean error.
+        The choice with the lowest mean error.
     alpha_ : float or None
-        Its strength for all ratings, ``(1 - test_share) * best_.alpha``: it multiplies the number of ratings, and what
-        a user with more of them needs in all stays the same.
+        Value used for the final fit, ``(1 - test_share) * best_.alpha``. alpha multiplies the number of ratings: the
+        final fit has more of them, and the total regularization of a user stays the same.
     estimator_ : MatrixCompletion
         Fitted to all ratings with the best choice.
 
     Notes
     -----
-    Strengths of a split share what the one before learned: it is where they start, in 40 % of the passes, and with
-    "masked" its debiasing. They are fitted one after the other, each cutting the ratings into its batches, and not in
-    one pass over them: ratings are in memory, and a step is arithmetic on factors that no two strengths share.
-    Preparing 15 strengths once would save 2 % of the time (MovieLens-1M, 30 factors).
+    Values of alpha are tried in decreasing order. Each fit starts from the previous one, does 40 % of the passes and,
+    with ``statistics="masked"``, reuses its biases.
 
     Examples
     --------
@@ -120,23 +119,24 @@ class MatrixCompletionCV(BaseEstimator):
         self.splitter = splitter
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Try every choice on every split, then fit the best to all ratings.
+        """Evaluate every choice on every split, then fit the best one to all ratings.
 
         Parameters
         ----------
-        X : what :meth:`MatrixCompletion.fit` takes
+        X : ratings
+            Any type that :meth:`MatrixCompletion.fit` accepts.
         y : ignored
         """
         base = MatrixCompletion() if self.estimator is None else clone(self.estimator)
         table, seed, split = base._open_rated(X), resolve_seed(base.random_state), self._splitter()
-        strengths, sizes = self._choices(base)
+        alphas, sizes = self._choices(base)
         errors: dict[tuple[float | None, int], list[float]] = {}
         for number in range(self.n_splits):
-            known, asked = split(table, self.test_share, seed + number)
-            self._check_split(known, asked)
+            train, test = split(table, self.test_share, seed + number)
+            self._check_split(train, test)
             for size in sizes:
-                for strength, error in path_errors(base, known, asked, strengths, size, seed):
-                    errors.setdefault((strength, size), []).append(error)
+                for alpha, error in path_errors(base, train, test, alphas, size, seed):
+                    errors.setdefault((alpha, size), []).append(error)
         self.results_ = [CrossValidationResult(*choice, tuple(found)) for choice, found in errors.items()]
         self.best_ = min(self.results_, key=lambda result: result.mean)
         self.alpha_ = None if self.best_.alpha is None else (1 - self.test_share) * self.best_.alpha
@@ -145,22 +145,22 @@ class MatrixCompletionCV(BaseEstimator):
         return self
 
     def plot(self, path: Path | str) -> Path:
-        """Draw the error against the strength, a curve per number of factors; return the file written."""
+        """Plot the error against alpha, one curve per number of factors; return the path of the file."""
         check_is_fitted(self, "results_")
         return draw_curve(self.results_, Path(path))
 
     def predict(self, X: Any) -> Any:
-        """Return predicted ratings, as :meth:`MatrixCompletion.predict`."""
+        """Predict ratings, see :meth:`MatrixCompletion.predict`."""
         check_is_fitted(self, "estimator_")
         return self.estimator_.predict(X)
 
     def transform(self, X: Any) -> Array:
-        """Return codes of users, as :meth:`MatrixCompletion.transform`."""
+        """Compute codes of users, see :meth:`MatrixCompletion.transform`."""
         check_is_fitted(self, "estimator_")
         return self.estimator_.transform(X)
 
     def recommend(self, users: Any = None, n: int = 10, **options: Any) -> tuple[Array, Array]:
-        """Return the best items, as :meth:`MatrixCompletion.recommend`."""
+        """Recommend items, see :meth:`MatrixCompletion.recommend`."""
         check_is_fitted(self, "estimator_")
         return self.estimator_.recommend(users, n, **options)
 
@@ -176,47 +176,42 @@ class MatrixCompletionCV(BaseEstimator):
             raise ParameterError(f"splitter must be callable or one of {', '.join(SPLITTERS)}, got {self.splitter!r}")
         return SPLITTERS[self.splitter]
 
-    def _check_split(self, known: RatingTable, asked: RatingTable) -> None:
-        """Refuse a split with nothing to learn from or nothing to test on."""
-        if len(known) and len(asked):
+    def _check_split(self, train: RatingTable, test: RatingTable) -> None:
+        """Refuse a split without training or without test ratings."""
+        if len(train) and len(test):
             return
         per_user = " of a user" if self.splitter == "per_user" else ""
         enough = f": at least {math.ceil(1 / self.test_share)} ratings{per_user} are needed, or a larger test_share"
         raise DataError(
-            f"{len(known) + len(asked)} ratings split with test_share={self.test_share} leave {len(known)} to learn "
-            f"from and {len(asked)} to test on, and each split needs both{'' if callable(self.splitter) else enough}"
+            f"{len(train) + len(test)} ratings split with test_share={self.test_share} leave {len(train)} to learn "
+            f"from and {len(test)} to test on, and each split needs both{'' if callable(self.splitter) else enough}"
         )
 
     def _choices(self, base: MatrixCompletion) -> tuple[list[float | None], list[int]]:
-        """Return the strengths, the learned one first and then the strongest, and the numbers of factors."""
+        """Return the values of alpha, None first and then in decreasing order, and the numbers of factors."""
         given = GRIDS.get(base.statistics, [None]) if self.alphas is None else list(self.alphas)
         sizes = [base.n_components] if self.n_components is None else list(self.n_components)
         if not given or not sizes or self.n_splits < 1:
-            raise ParameterError("alphas, n_components and n_splits must leave something to try")
+            raise ParameterError("alphas and n_components must not be empty, and n_splits must be >= 1")
         return sorted(given, key=lambda alpha: -np.inf if alpha is None else -alpha), sizes
 
 
 def path_errors(
-    base: MatrixCompletion, known: RatingTable, asked: RatingTable, strengths: Sequence[float | None], size: int,
-    seed: int,
-) -> list[tuple[float | None, float]]:  # fmt: skip
-    """Return the RMSE on ``asked`` after learning from ``known``, for each strength, each starting from the last."""
-    known, asked = streamed(known, base.stream), streamed(asked, base.stream)
-    low, high = float(known.values.min()), float(known.values.max())
+    base: MatrixCompletion, train: RatingTable, test: RatingTable, alphas: Sequence[float | None], size: int, seed: int
+) -> list[tuple[float | None, float]]:
+    """Return the RMSE on ``test`` after learning from ``train`` for each alpha, each fit starting from the last."""
+    train, test = oriented(train, base.stream), oriented(test, base.stream)
+    low, high = float(train.values.min()), float(train.values.max())
     found: list[tuple[float | None, float]] = []
     start: StateDict | None = None
-    for strength in strengths:
-        method = method_of(clone(base).set_params(alpha=strength, n_components=size), seed)
-        warm = start if strength is not None else None
-        state = method.learn(known, start=warm) if warm is None else _further(method).learn(known, start=warm)
+    for alpha in alphas:
+        method: Any = method_of(clone(base).set_params(alpha=alpha, n_components=size), seed)
+        if start is not None:
+            method = replace(method, n_epochs=max(1.0, WARM_START_SHARE * method.n_epochs))
+        state = method.learn(train, start=start)
         with Executor(method.n_threads) as executor:
-            model = method.model(state).with_users(method.codes(state, known, executor))
-            predicted = model.predict(asked.users, asked.items, executor)
-        found.append((strength, rmse(np.clip(predicted, low, high) if base.clip else predicted, asked.values)))
-        start = state.rewound() if strength is not None else None
+            model = method.item_model(state).with_users(method.codes(state, train, executor))
+            predicted = model.predict(test.users, test.items, executor)
+        found.append((alpha, rmse(np.clip(predicted, low, high) if base.clip else predicted, test.values)))
+        start = state.warm_start() if alpha is not None else None  # without alpha, the state has other priors
     return found
-
-
-def _further(method: Any) -> Any:
-    """Return the method with the passes of a warm start."""
-    return replace(method, n_epochs=max(1.0, FURTHER * method.n_epochs))

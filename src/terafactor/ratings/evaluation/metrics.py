@@ -1,4 +1,4 @@
-"""How good predictions and lists of recommendations are."""
+"""Error of predictions, and quality of top-n lists."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from terafactor._typing import Array, Indices
 
 
 def rmse(predicted: Array, true: Array) -> float:
-    """Return the root of the mean squared error of ratings."""
+    """Return the root mean squared error."""
     return float(np.sqrt(np.mean((np.asarray(predicted, np.float64) - true) ** 2)))
 
 
 def mae(predicted: Array, true: Array) -> float:
-    """Return the mean absolute error of ratings."""
+    """Return the mean absolute error."""
     return float(np.mean(np.abs(np.asarray(predicted, np.float64) - true)))
 
 
 def recall_at(lists: Indices, starts: Indices, relevant: Array) -> float:
-    """Return the mean over users of the share of their relevant items that a list holds.
+    """Return the mean recall at n over users: relevant items in the list, divided by min(n, relevant items).
 
-    lists (b, n): recommended items, -1 for none; starts (b + 1,), relevant: relevant items of each user. Users without
-    any are left out; NaN when all are. At most n items can be found, so the share is of the smaller of n and theirs.
+    lists (b, n): recommended items, padded with -1; starts (b + 1,), relevant: relevant items of each user. Users
+    without relevant items are ignored; NaN if there are no others.
     """
     hits, counts = _hits(lists, starts, relevant)
     return _mean(hits.sum(axis=1)[counts > 0] / np.minimum(counts, lists.shape[1])[counts > 0])
 
 
 def ndcg_at(lists: Indices, starts: Indices, relevant: Array) -> float:
-    """Return the mean over users of the discounted gain of a list, relative to the best list that could be.
+    """Return the mean NDCG at n over users, with binary relevance and a discount of 1 / log2(rank + 1).
 
-    Arguments as for :func:`recall_at`; an item at place j (from 1) gains 1 / log2(j + 1) if it is relevant.
+    The arguments are those of :func:`recall_at`.
     """
     hits, counts = _hits(lists, starts, relevant)
     discounts = 1 / np.log2(np.arange(2, lists.shape[1] + 2))
@@ -39,7 +39,7 @@ def ndcg_at(lists: Indices, starts: Indices, relevant: Array) -> float:
 
 
 def _hits(lists: Indices, starts: Indices, relevant: Array) -> tuple[Array, Indices]:
-    """Return which places of the lists hold a relevant item, and how many of these each user has."""
+    """Return which list entries are relevant (b, n), and the number of relevant items of each user (b,)."""
     hits = np.zeros(lists.shape, bool)
     for user in range(len(lists)):
         hits[user] = np.isin(lists[user], relevant[starts[user] : starts[user + 1]])

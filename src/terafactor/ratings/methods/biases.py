@@ -1,4 +1,4 @@
-"""Alternated debiasing: means of users and of items, each after the other was taken away."""
+"""User and item biases by alternating means."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import numpy as np
 from terafactor._typing import Array
 from terafactor.ratings.table.table import RatingTable
 
-CONVERGED = 1e-4
-"""Change of the biases of items, relative to the spread of ratings, at which alternation ends."""
+TOLERANCE = 1e-4
+"""Change of the item biases, relative to the standard deviation of ratings, at which the alternation has converged."""
 
-MOST_ROUNDS = 100
+MAX_ROUNDS = 100
 
 
 @dataclass(frozen=True)
 class Biases:
-    """What a table of ratings is centred by: ``offset + users[u] + items[i]``."""
+    """Additive model of ratings: ``offset + users[u] + items[i]``."""
 
     offset: float
     """Mean of all ratings."""
@@ -32,17 +32,17 @@ class Biases:
 
     @classmethod
     def of(cls, table: RatingTable, damping: float = 0.0) -> Biases:
-        """Return the biases of a table; those of users are means given those of items, to the last round.
+        """Estimate the biases of a table.
 
-        damping: ratings of the overall mean that every user and item is believed to have had.
+        damping: pseudo-ratings equal to the overall mean, added to each user and item.
         """
         offset = float(table.values.mean(dtype=np.float64))
         return cls(offset, *_alternate(table, offset, np.zeros(table.shape[1]), np.ones(table.shape[1], bool), damping))
 
     def after(self, rows: RatingTable, rated: Array, damping: float = 0.0) -> Biases:
-        """Return the biases after rows of some users came, who are what these rows say from now on.
+        """Return the biases after the rows of some users arrived, which replace the biases of these users.
 
-        rated (p,): items that had ratings before; they keep their bias, with which all statistics were taken.
+        rated (p,): items that had ratings before. They keep their bias, which their statistics depend on.
         """
         items = np.zeros(rows.shape[1])
         items[: len(self.items)] = self.items
@@ -51,30 +51,30 @@ class Biases:
         users[: len(self.users)][absent] = self.users[absent]
         return Biases(self.offset, users, items)
 
-    def centred(self, table: RatingTable) -> Any:
-        """Return the ratings without their biases as compressed rows (users, items)."""
+    def centered(self, table: RatingTable) -> Any:
+        """Return the ratings minus their biases as a SciPy CSR array (n_users, n_items)."""
         return replace(table, values=self.remove(table)).as_matrix()
 
     def remove(self, table: RatingTable) -> Array:
-        """Return the ratings without their biases (n,), float32."""
+        """Return the ratings minus their biases (n,), float32."""
         return np.asarray(table.values - self.offset - self.users[table.users] - self.items[table.items], np.float32)
 
 
 def _alternate(table: RatingTable, offset: float, items: Array, free: Array, damping: float) -> tuple[Array, Array]:
-    """Return the biases of users and items, float32, starting from those of items, of which some are ``free``."""
-    centred = table.values - offset
-    allowed = CONVERGED * float(centred.std())
+    """Return user and item biases, float32, starting from ``items`` (p,), of which only the ``free`` ones change."""
+    centered = table.values - offset
+    allowed = TOLERANCE * float(centered.std())
     of_user, of_item = table.users.astype(np.intp), table.items.astype(np.intp)
     user_means, item_means = _means(of_user, table.shape[0], damping), _means(of_item, table.shape[1], damping)
-    for _ in range(MOST_ROUNDS):
-        users = user_means(centred - items[of_item])
-        before, items = items, np.where(free, item_means(centred - users[of_user]), items)
+    for _ in range(MAX_ROUNDS):
+        users = user_means(centered - items[of_item])
+        before, items = items, np.where(free, item_means(centered - users[of_user]), items)
         if np.abs(items - before).max() <= allowed:
             break
-    return user_means(centred - items[of_item]).astype(np.float32), items.astype(np.float32)
+    return user_means(centered - items[of_item]).astype(np.float32), items.astype(np.float32)
 
 
 def _means(numbers: Array, length: int, damping: float) -> Callable[[Array], Array]:
-    """Return what takes the damped means of ratings by their numbers, which are counted once."""
+    """Return a function that averages values by user or item number, with damping; the counts are computed once."""
     counts = np.maximum(np.bincount(numbers, minlength=length) + damping, 1e-12)
     return lambda values: np.asarray(np.bincount(numbers, values, length) / counts)

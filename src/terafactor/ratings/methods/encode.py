@@ -1,4 +1,4 @@
-"""Codes of users from their ratings, for given items."""
+"""Codes of users from their ratings, given the factors of items."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from terafactor.kernels.blas import address
 from terafactor.kernels.ratings import code_users
 from terafactor.ratings.methods.prior import Prior
 
-SYSTEM = 60
-"""Ratings that cost about as much to gather as a system of k = 30 to solve."""
+SOLVE_COST = 60
+"""Cost of solving one system with k = 30, in ratings gathered."""
 
 
 def encode(
@@ -22,12 +22,12 @@ def encode(
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     """Return codes (b, width) of users, their variances (b, width) and expected squared errors (b,).
 
-    starts (b + 1,), items, values: ratings by user, of variance one; factors, variances (p, width) of items.
+    starts (b + 1,), items, values: standardized ratings by user; factors, variances (p, width) of items.
     """
     n_users, width, k = len(starts) - 1, factors.shape[1], len(prior.mean)
     codes, code_variances = np.empty((2, n_users, width), np.float32)
     errors = np.empty(n_users, np.float32)
-    precision, pull, mean = lower(prior, noise, width)
+    precision, pull, mean = prior_arrays(prior, noise, width)
     syrk, ridge = address("syrk", factors.dtype), np.float32(alpha or 0)
 
     def code(start: int, stop: int) -> None:
@@ -36,12 +36,12 @@ def encode(
             start, stop, codes, code_variances, errors,
         )  # fmt: skip
 
-    split_ratings(code, starts, executor)
+    split_by_ratings(code, starts, executor)
     return codes, code_variances, errors
 
 
-def lower(prior: Prior, noise: float, width: int) -> tuple[Array, Array, Array]:
-    """Return noise * P (width, width), noise * P m and m (width,), as kernels want them."""
+def prior_arrays(prior: Prior, noise: float, width: int) -> tuple[Array, Array, Array]:
+    """Return noise * P (width, width), noise * P m and m (width,), padded float32 arrays for the kernels."""
     k = len(prior.mean)
     precision, pull, mean = (np.zeros(shape, np.float32) for shape in ((width, width), width, width))
     precision[:k, :k] = noise * prior.precision
@@ -50,12 +50,12 @@ def lower(prior: Prior, noise: float, width: int) -> tuple[Array, Array, Array]:
     return precision, pull, mean
 
 
-def split_ratings(function: Callable[[int, int], object], starts: Indices, executor: Executor) -> None:
-    """Call ``function(start, stop)`` on consecutive rows, a part per thread with about as many ratings each.
+def split_by_ratings(function: Callable[[int, int], object], starts: Indices, executor: Executor) -> None:
+    """Call ``function(start, stop)`` on consecutive rows, one part per thread, balanced by the cost of their ratings.
 
-    A row also costs the solution of its system, about that of ``SYSTEM`` ratings.
+    starts (b + 1,): start of the ratings of each row. Each row also costs the solution of its system.
     """
-    cost = starts + SYSTEM * np.arange(len(starts))
+    cost = starts + SOLVE_COST * np.arange(len(starts))
     n_rows = len(starts) - 1
 
     def part(rank: int, size: int) -> None:

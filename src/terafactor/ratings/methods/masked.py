@@ -1,4 +1,4 @@
-"""The method of the paper: debiased ratings, masked statistics, ridge codes, atoms in a ball."""
+"""The algorithm of the paper: centered ratings, masked statistics, ridge codes, atoms in a ball."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from terafactor.kernels.ratings import row_width
 from terafactor.problem import ElasticNet, NormBall, PowerDecay, Problem
 from terafactor.ratings.methods.biases import Biases
 from terafactor.ratings.methods.prior import Prior
-from terafactor.ratings.methods.state import longer
+from terafactor.ratings.methods.state import zero_padded
 from terafactor.ratings.serving.model import Codes, RatingModel
+from terafactor.ratings.table.history import RatingUpdate
 from terafactor.ratings.table.table import RatingTable
 from terafactor.solver.callbacks import Callback
 from terafactor.solver.loop import Elapsed, RunningFit
@@ -28,61 +29,62 @@ from terafactor.solver.state import State
 from terafactor.solver.state_dict import StateDict
 
 N_BATCHES = 100
-"""Batches in a pass, unless their size is given."""
+"""Default number of batches per pass."""
 
-SAMPLE = 200
-"""Users by whose ratings ``tol`` judges whether the fit has settled."""
+N_SAMPLED_USERS = 200
+"""Users in the sample on which ``tol`` tests convergence."""
 
 PROBLEM = Problem(alpha=1.0, penalty=ElasticNet(0.0), constraint=NormBall("l2"))
 """Ridge codes, atoms in the unit ball."""
 
 
 def extra_state(biases: Biases, last_codes: Array) -> StateDict:
-    """Return what a state_dict holds besides that of the solver."""
+    """Return the part of a state_dict that the solver does not know."""
     arrays = {"last_codes": last_codes, "user_biases": biases.users, "item_biases": biases.items}
     return StateDict({"offset": biases.offset}, arrays)
 
 
 @dataclass
 class MaskedState:
-    """What the method learned."""
+    """State of the algorithm."""
 
     surrogate: State
     """Atoms and statistics of the solver."""
 
     biases: Biases
-    """What ratings were centred by."""
+    """Biases subtracted from the ratings."""
 
     last_codes: Array
-    """Code of each user as its last step computed it (n, k)."""
+    """Code of each user at its last step (n, k)."""
 
     @property
     def n_steps(self) -> int:
         return self.surrogate.n_steps
 
     def state_dict(self) -> StateDict:
-        """Return all of it by name."""
+        """Return the state as named numbers and arrays."""
         return self.surrogate.state_dict().merged_with(extra_state(self.biases, self.last_codes))
 
-    def grown(self, n_users: int, n_items: int) -> MaskedState:
-        """Return a copy with room for users and items that were not known; their atoms and codes start at zero."""
+    def resized(self, n_users: int, n_items: int) -> MaskedState:
+        """Return a copy with room for new users and items, whose codes and atom entries are zero."""
         inner = copy.deepcopy(self.surrogate)
         if n_items > len(inner.feature_counts):
-            inner.feature_counts = longer(inner.feature_counts, n_items)
+            inner.feature_counts = zero_padded(inner.feature_counts, n_items)
             inner.dictionary, inner.data_code = (
-                np.ascontiguousarray(longer(part.T, n_items).T) for part in (inner.dictionary, inner.data_code)
+                np.ascontiguousarray(zero_padded(part.T, n_items).T) for part in (inner.dictionary, inner.data_code)
             )
             inner.sizes = PROBLEM.constraint.psi(inner.dictionary)
-        return MaskedState(inner, self.biases, longer(self.last_codes, n_users))
+        users, items = zero_padded(self.biases.users, n_users), zero_padded(self.biases.items, n_items)
+        return MaskedState(inner, Biases(self.biases.offset, users, items), zero_padded(self.last_codes, n_users))
 
-    def rewound(self) -> StateDict:
-        """Return a state_dict with the atoms as a new fit would start from them."""
+    def warm_start(self) -> StateDict:
+        """Return a state_dict from which a new fit starts with these atoms and biases."""
         surrogate = State.start(self.surrogate.dictionary.copy(), PROBLEM, masked=False)
         return MaskedState(surrogate, self.biases, np.zeros_like(self.last_codes)).state_dict()
 
     @classmethod
     def from_state_dict(cls, state_dict: StateDict) -> MaskedState:
-        """Return the state of a state_dict."""
+        """Return the state stored in a state_dict."""
         surrogate = State.from_state_dict(state_dict)
         codes = state_dict.array("last_codes", (None, len(surrogate.dictionary)), np.float32)
         users = state_dict.array("user_biases", (len(codes),), np.float32)
@@ -92,7 +94,7 @@ class MaskedState:
 
 @dataclass(frozen=True)
 class MaskedMethod:
-    """Learns by Algorithm 1 of the paper from one row per user, in which items without a rating are missing."""
+    """Algorithm 1 of the paper on one row per user, in which items without a rating are missing values."""
 
     n_components: int
     alpha: float
@@ -101,13 +103,13 @@ class MaskedMethod:
     seed: int
     projection: Projection = "masked"
     damping: float = 0.0
-    """Ratings of the mean added to those of each user and item for its bias."""
+    """Pseudo-ratings equal to the mean, added to each user and item in the estimate of its bias."""
 
     refit: bool = True
-    """Whether users are predicted by codes computed at the end, or by those of their last step."""
+    """Whether codes are recomputed at the end; else users keep the code of their last step."""
 
     batch_size: int | None = None
-    """Users per step; None: a hundredth of them."""
+    """Users per step; None uses a hundredth of them."""
 
     forgetting: float = 0.9
     n_epochs: float = 1
@@ -123,7 +125,7 @@ class MaskedMethod:
         start: StateDict | None = None,
         elapsed: Elapsed | None = None,
     ) -> MaskedState:
-        """Learn from a table, from the beginning or from a state_dict."""
+        """Learn from a table, from scratch or from a state_dict."""
         if start is None:
             surrogate, first, biases = None, 0, Biases.of(table, self.damping)
             last_codes = np.zeros((table.shape[0], self.n_components), np.float32)
@@ -131,48 +133,47 @@ class MaskedMethod:
             before = MaskedState.from_state_dict(start)
             surrogate, biases, last_codes = before.surrogate, before.biases, before.last_codes
             first = surrogate.n_batches
-        source = SparseSource(biases.centred(table), "ratings", absent=math.nan)
+        source = SparseSource(biases.centered(table), "ratings", absent=math.nan)
         options = self._options(table.shape[0])
-        sample = sample_rows(source, SAMPLE, self.seed, allow_nan=True) if self.tol > 0 else None
+        sample = sample_rows(source, N_SAMPLED_USERS, self.seed, allow_nan=True) if self.tol > 0 else None
         surrogate = solver.fit(
             source, self._problem(), options, surrogate, callbacks, sample=sample, first_batch=first, elapsed=elapsed,
             last_codes=last_codes, extra_state=extra_state(biases, last_codes),
         )  # fmt: skip
         return MaskedState(surrogate, biases, last_codes)
 
-    def learn_more(
-        self, state: MaskedState, rows: RatingTable, known: Array, callbacks: Sequence[Callback] = ()
-    ) -> MaskedState:
-        """Learn from rows of users, in the order of their numbers, a batch at a time."""
-        state = state.grown(*rows.shape)
+    def learn_more(self, state: MaskedState, update: RatingUpdate, callbacks: Sequence[Callback] = ()) -> MaskedState:
+        """Learn from the rows of the users with new or changed ratings, in the order of their numbers."""
+        rows = update.rows
+        state = state.resized(*rows.shape)
         state.biases = state.biases.after(rows, state.surrogate.feature_counts > 0, self.damping)
         present = np.unique(rows.users)
-        source = SparseSource(state.biases.centred(rows)[present], "ratings", absent=math.nan)
+        source = SparseSource(state.biases.centered(rows)[present], "ratings", absent=math.nan)
         options = replace(self._options(len(present)), n_epochs=1, tol=0.0, max_time=None, shuffle=False)
         codes = state.last_codes[present]
         solver.fit(source, self._problem(), options, state.surrogate, callbacks, last_codes=codes)
         state.last_codes[present] = codes
         return state
 
-    def watching(self, table: RatingTable) -> Callable[[RunningFit], RatingModel]:
-        """Return what tells the model, without users, of a learner that learns from ``table``."""
+    def item_model_builder(self, table: RatingTable) -> Callable[[RunningFit], RatingModel]:
+        """Return a function that builds the item side of the model from a learner that is learning from ``table``."""
         biases = Biases.of(table, self.damping)
         return lambda learner: self._model(np.asarray(learner.atoms()), biases)
 
-    def model(self, state: MaskedState) -> RatingModel:
-        """Return the model, without users."""
+    def item_model(self, state: MaskedState) -> RatingModel:
+        """Return the item side of the model."""
         return self._model(state.surrogate.dictionary, state.biases)
 
     def codes(self, state: MaskedState, table: RatingTable, executor: Executor) -> Codes:
-        """Return the codes of the users of the table that it learned from."""
-        return self.model(state).encode(*table.by_user(), executor) if self.refit else _last_codes(state)
+        """Return the codes of the users of a table that the state has learned from."""
+        return self.item_model(state).encode(*table.by_user(), executor) if self.refit else _last_codes(state)
 
     def from_state_dict(self, state_dict: StateDict) -> MaskedState:
-        """Return the state of a state_dict."""
+        """Return the state stored in a state_dict."""
         return MaskedState.from_state_dict(state_dict)
 
     def last_codes(self, state_dict: StateDict) -> Codes:
-        """Return the codes of users as their last steps computed them."""
+        """Return the codes that the last step of each user computed."""
         return _last_codes(MaskedState.from_state_dict(state_dict))
 
     def _model(self, atoms: Array, biases: Biases) -> RatingModel:
@@ -183,8 +184,8 @@ class MaskedMethod:
             item_factors=factors,
             item_variances=np.zeros_like(factors),
             item_biases=biases.items,
-            user_prior=Prior.start(np.zeros(k), learned=False, pinned=None),
-            item_prior=Prior.start(np.zeros(k), learned=False, pinned=None),
+            user_prior=Prior.initial(np.zeros(k), learned=False, fixed=None),
+            item_prior=Prior.initial(np.zeros(k), learned=False, fixed=None),
             noise=1.0,
             alpha=self.alpha / n_items,
             offset=biases.offset,

@@ -1,4 +1,4 @@
-"""What a way to learn from ratings has to offer."""
+"""The interface of a learning algorithm for ratings."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from terafactor._threads import Executor
-from terafactor._typing import Array
 from terafactor.ratings.serving.model import Codes, RatingModel
+from terafactor.ratings.table.history import RatingUpdate
 from terafactor.ratings.table.table import RatingTable
 from terafactor.solver.callbacks import Callback
 from terafactor.solver.loop import Elapsed, RunningFit
@@ -15,11 +15,11 @@ from terafactor.solver.state_dict import StateDict
 
 
 class Method(Protocol):
-    """A way to learn. Its state is its own affair; it has ``n_steps``, ``state_dict()`` and ``rewound()``."""
+    """A learning algorithm. Its state has ``n_steps``, ``state_dict``, ``warm_start`` and ``resized``."""
 
     @property
     def n_threads(self) -> int:
-        """Threads; the result does not depend on it."""
+        """Number of threads; the result does not depend on it."""
 
     def learn(
         self,
@@ -29,29 +29,28 @@ class Method(Protocol):
         start: StateDict | None = None,
         elapsed: Elapsed | None = None,
     ) -> Any:
-        """Return the state after learning from a table, from the beginning or from a state_dict."""
+        """Return the state after learning from a table, from scratch or from a state_dict."""
 
-    def learn_more(self, state: Any, rows: RatingTable, known: Array, callbacks: Sequence[Callback] = ()) -> Any:
-        """Return the state after learning from rows of users, which leaves the one given as it is.
+    def learn_more(self, state: Any, update: RatingUpdate, callbacks: Sequence[Callback] = ()) -> Any:
+        """Return a new state after learning from the users with new or changed ratings, in the order of their numbers.
 
-        Users are taken in the order of their numbers, a batch at a time; new ones and new items come last.
-        known (n_before,): which of the users that were there before had ratings.
+        New users and new items have the last numbers.
         """
 
-    def watching(self, table: RatingTable) -> Callable[[RunningFit], RatingModel]:
-        """Return what tells the model, without users, of a learner that learns from ``table``."""
+    def item_model_builder(self, table: RatingTable) -> Callable[[RunningFit], RatingModel]:
+        """Return a function that builds the item side of the model from a learner that is learning from ``table``."""
 
-    def model(self, state: Any) -> RatingModel:
-        """Return the model of a state, without users."""
+    def item_model(self, state: Any) -> RatingModel:
+        """Return the item side of the model."""
 
     def codes(self, state: Any, table: RatingTable, executor: Executor) -> Codes:
-        """Return the codes of the users of the table that the state learned from."""
+        """Return the codes of the users of a table that the state has learned from."""
 
     def last_codes(self, state_dict: StateDict) -> Codes | None:
-        """Return the codes of users as their last steps computed them, None if a state_dict does not hold them.
+        """Return the codes that the last step of each user computed, None if the state_dict does not hold them.
 
-        Those of users who were not yet coded are average.
+        Users not visited yet get the average user's code.
         """
 
     def from_state_dict(self, state_dict: StateDict) -> Any:
-        """Return the state of a state_dict."""
+        """Return the state stored in a state_dict."""

@@ -1,4 +1,4 @@
-"""The default method: one code Gram per item."""
+"""The default algorithm: one Gram matrix of codes per item."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from terafactor._random import Purpose, generator
 from terafactor._threads import Executor
 from terafactor._typing import Array, Indices
 from terafactor.kernels.ratings import row_width
-from terafactor.ratings.methods.batches import RatingBatch, cut_into_batches
+from terafactor.ratings.methods.batches import RatingBatch, make_batches, make_update_batches
 from terafactor.ratings.methods.state import DAMPING, CompletionState
 from terafactor.ratings.methods.step import MEMORY, CompletionOptions, step
 from terafactor.ratings.serving.model import Codes, RatingModel
+from terafactor.ratings.table.history import RatingUpdate
 from terafactor.ratings.table.table import RatingTable
 from terafactor.solver.callbacks import Callback
 from terafactor.solver.loop import Advance, Elapsed, RunningFit, run_loop
@@ -24,38 +25,38 @@ from terafactor.solver.state_dict import StateDict
 from terafactor.solver.warm_up import warm_up_once
 
 N_BATCHES = 10
-"""Batches in a pass, unless their size is given: items are solved anew with each."""
+"""Default number of batches per pass; each batch solves for the items that it rates."""
 
-SAME = 1e-6
-"""Standard deviation of ratings, relative to their mean, below which they count as constant."""
+CONSTANT = 1e-6
+"""Ratings are constant if their standard deviation, relative to their mean, is at most this."""
 
 
 @dataclass(frozen=True)
 class PerItemMethod:
-    """Learns item by item, each from the codes of its own users."""
+    """Learns each item from the codes of its own users."""
 
     n_components: int
     alpha: float | None
-    """Ridge per rating of variance one; None: noise and priors are learned."""
+    """Ridge per standardized rating; None learns noise and priors instead."""
 
     seed: int
     memory: float = MEMORY
-    """Passes over the data after which what was learned from a rating has decayed to 1 / e of its weight."""
+    """Passes over the data in which the weight of a rating decays to 1 / e."""
 
-    pinned: bool = False
-    """Whether biases are explicit."""
+    explicit_biases: bool = False
+    """Whether two factors are biases of users and items."""
 
     keep_codes: bool = False
-    """Whether positions hold the codes of users, as their last steps computed them."""
+    """Whether state_dicts hold the code of each user at its last step."""
 
     batch_size: int | None = None
-    """Users per step; None: a tenth of them."""
+    """Users per step; None uses a tenth of them."""
 
     n_epochs: float = 1
     tol: float = 0.0
     max_time: float | None = None
     shuffle: bool = True
-    """Whether users come in random order, or in that of their numbers."""
+    """Whether users are visited in random order; else in the order of their numbers."""
 
     n_threads: int = 1
 
@@ -67,13 +68,13 @@ class PerItemMethod:
         start: StateDict | None = None,
         elapsed: Elapsed | None = None,
     ) -> CompletionState:
-        """Learn from a table, from the beginning or from a state_dict."""
+        """Learn from a table, from scratch or from a state_dict."""
         warm_up_once("ratings", "ratings", self._learn_toy)
         started = time.perf_counter()
         with Executor(self.n_threads) as executor:
             state = self._initial_state(table) if start is None else CompletionState.from_state_dict(start)
             batches = self._batches(table, state, executor)
-            last = math.ceil(self.n_epochs * len(batches) - 1e-9)  # as many as the loop of matrices does
+            last = math.ceil(self.n_epochs * len(batches) - 1e-9)  # rounded as in the loop of dictionaries
             learner = CompletionFit(batches, self, state, executor, self._kept_codes(table, state, start))
             run_loop(
                 learner, range(state.n_batches, last), len(batches), callbacks, max_time=self.max_time,
@@ -82,61 +83,66 @@ class PerItemMethod:
         return state
 
     def _learn_toy(self) -> None:
-        """Learn from four ratings, so that all kernels are there."""
+        """Learn from four ratings, which compiles all kernels."""
         toy = RatingTable.of([0, 0, 1, 1], [0, 1, 0, 1], [1, 2, 3, 5])
         method = replace(self, n_components=2, n_epochs=1, batch_size=None, tol=0.0, max_time=None, n_threads=1)
         with Executor() as executor:
             method.codes(method.learn(toy), toy, executor)
 
     def learn_more(
-        self, state: CompletionState, rows: RatingTable, known: Array, callbacks: Sequence[Callback] = ()
+        self, state: CompletionState, update: RatingUpdate, callbacks: Sequence[Callback] = ()
     ) -> CompletionState:
-        """Learn from rows of users, in the order of their numbers, a batch at a time."""
-        once, state = replace(self, tol=0.0, shuffle=False), state.grown(rows.shape[1])
-        state.expect(rows, known)
+        """Learn from the users with new or changed ratings, in the order of their numbers.
+
+        Codes are computed from all ratings of these users. The statistics of items count each pair once: they get the
+        new pairs, and the difference where a rating has changed.
+        """
+        once, state = replace(self, tol=0.0, shuffle=False), state.resized(*update.rows.shape)
+        state.count_ratings(update)
+        groups, values = self._groups(np.unique(update.rows.users)), state.standardized(update.rows.values)
+        batches = make_update_batches(update, values, update.change / np.float32(state.scale), groups)
         with Executor(self.n_threads) as executor:
-            batches = once._batches(rows, state, executor)
             run_loop(CompletionFit(batches, once, state, executor), range(len(batches)), len(batches), callbacks)
         return state
 
-    def watching(self, table: RatingTable) -> Callable[[RunningFit], RatingModel]:
-        """Return what tells the model, without users, of a learner that learns from ``table``."""
-        return lambda learner: self.model(learner.state)  # type: ignore[attr-defined]
+    def item_model_builder(self, table: RatingTable) -> Callable[[RunningFit], RatingModel]:
+        """Return a function that builds the item side of the model from a learner that is learning from ``table``."""
+        return lambda learner: self.item_model(learner.state)  # type: ignore[attr-defined]
 
-    def model(self, state: CompletionState) -> RatingModel:
-        """Return the model, without users."""
-        return state.model(self.alpha)
+    def item_model(self, state: CompletionState) -> RatingModel:
+        """Return the item side of the model."""
+        return state.item_model(self.alpha)
 
     def codes(self, state: CompletionState, table: RatingTable, executor: Executor) -> Codes:
         """Return the codes of the users of a table."""
-        return self.model(state).encode(*table.by_user(), executor)
+        return self.item_model(state).encode(*table.by_user(), executor)
 
     def from_state_dict(self, state_dict: StateDict) -> CompletionState:
-        """Return the state of a state_dict."""
+        """Return the state stored in a state_dict."""
         return CompletionState.from_state_dict(state_dict)
 
     def last_codes(self, state_dict: StateDict) -> Codes | None:
-        """Return the codes of users as their last steps computed them, if they were kept."""
+        """Return the codes that the last step of each user computed, if they were kept."""
         if not self.keep_codes:
             return None
         factors, variances = state_dict.array("last_codes", (2, None, row_width(self.n_components)), np.float32)
         return Codes(factors, variances, np.zeros(len(factors), np.float32))
 
     @property
-    def completion(self) -> CompletionOptions:
-        """What a step needs to know."""
-        return CompletionOptions(self.alpha, self.memory, self.pinned)
+    def step_options(self) -> CompletionOptions:
+        """Parameters of a step."""
+        return CompletionOptions(self.alpha, self.memory, self.explicit_biases)
 
     def _initial_state(self, table: RatingTable) -> CompletionState:
-        """Return the state before the first step, with the mean and the spread of the ratings."""
+        """Return the state before the first step, with the mean and the standard deviation of the ratings."""
         offset = float(table.values.mean(dtype=np.float64))
         scale = float(table.values.std(dtype=np.float64))
-        scale = scale if scale > SAME * abs(offset) else 1.0
+        scale = scale if scale > CONSTANT * abs(offset) else 1.0
         counts = np.bincount(table.items, minlength=table.shape[1])
         totals = np.bincount(table.items, table.values, table.shape[1])
         means = (totals - offset * counts) / scale / (counts + DAMPING)
-        state = CompletionState.start(
-            means, self.n_components, self.seed, learned=self.alpha is None, pinned=self.pinned
+        state = CompletionState.initial(
+            means, self.n_components, self.seed, learned=self.alpha is None, explicit_biases=self.explicit_biases
         )
         state.offset, state.scale = offset, scale
         state.totals += counts
@@ -144,7 +150,7 @@ class PerItemMethod:
         return state
 
     def _kept_codes(self, table: RatingTable, state: CompletionState, start: StateDict | None) -> Array | None:
-        """Return where codes and variances are kept (2, n, width), if they are; who was not yet coded is average."""
+        """Return the array of last codes and variances (2, n, width), initially the mean code; None unless kept."""
         if not self.keep_codes:
             return None
         codes = np.zeros((2, table.shape[0], row_width(self.n_components)), np.float32)
@@ -154,17 +160,20 @@ class PerItemMethod:
         return codes
 
     def _batches(self, table: RatingTable, state: CompletionState, executor: Executor) -> list[RatingBatch]:
-        """Cut the users that have ratings into batches, for good; ratings in units of the state."""
+        """Return fixed batches of the users that have ratings, with standardized ratings."""
         users = np.flatnonzero(np.bincount(table.users, minlength=table.shape[0]))
         if self.shuffle:
             users = generator(self.seed, Purpose.ROW_ORDER).permutation(users)
+        values = state.standardized(table.values)
+        return make_batches(table.users, table.items, values, self._groups(users), table.shape[1], executor)
+
+    def _groups(self, users: Indices) -> list[Indices]:
         size = self.batch_size or math.ceil(len(users) / N_BATCHES)
-        groups = np.array_split(users, math.ceil(len(users) / size))
-        return cut_into_batches(table.users, table.items, state.inside(table.values), groups, table.shape[1], executor)
+        return np.array_split(users, math.ceil(len(users) / size))
 
 
 class CompletionFit:
-    """What the loop drives: one step per batch, the batches of each pass in an order of its own."""
+    """The learner that the training loop runs: one step per batch, in a new order of batches each pass."""
 
     n_reseeded = 0
 
@@ -196,7 +205,7 @@ class CompletionFit:
             if epoch > 0 and place == 0:
                 self.state.last_error = self.state.mean_error
             batch = self.batches[self._order(epoch)[place]]
-            codes = step(self.state, batch, self.method.completion, self.executor)
+            codes = step(self.state, batch, self.method.step_options, self.executor)
             if self.last_codes is not None:
                 self.last_codes[:, batch.users] = codes
             self.state.n_batches += 1

@@ -1,4 +1,4 @@
-"""Files of ratings: MovieLens, Netflix Prize, RecBole, CSV, TSV, Parquet, NumPy."""
+"""Readers of rating files: MovieLens, Netflix Prize, RecBole, CSV, TSV, Parquet, NumPy."""
 
 from terafactor.ratings.readers.netflix import read_netflix
 from terafactor.ratings.readers.read import read_ratings

@@ -10,23 +10,23 @@ import numpy as np
 
 from terafactor.data.sources.formats import require
 from terafactor.errors import DataError
-from terafactor.ratings.readers.blank import read_passing_over_blank_lines
+from terafactor.ratings.readers.text import parse_without_blank_lines
 from terafactor.ratings.table.table import RatingTable
 
 PROBE = "probe.txt"
 NO_SEPARATOR = "\x1f"
-"""Occurs in no file, so that lines are read whole: they have one field or three."""
+"""A character that does not occur, so that polars reads whole lines, which have one field or three."""
 
 
 def is_netflix(folder: Path) -> bool:
-    """Whether a folder holds the files of the prize."""
+    """Return whether a folder has the files of the prize."""
     return bool(_files(folder))
 
 
 def read_netflix(folder: Path | str) -> RatingTable:
     """Read ``combined_data_*.txt``, or ``mv_*.txt`` in the folder or in ``training_set``.
 
-    Ids are those of customers and movies, times are days since 1970.
+    Users are customer ids, items are movie ids, times are days since 1970.
     """
     folder = Path(folder)
     files = _files(folder)
@@ -38,7 +38,7 @@ def read_netflix(folder: Path | str) -> RatingTable:
 
 
 def split_probe(table: RatingTable, folder: Path | str) -> tuple[RatingTable, RatingTable]:
-    """Return the ratings to learn from and those of the probe set, which ``probe.txt`` in the folder lists."""
+    """Split a table into training ratings and those of the probe set, listed in ``probe.txt`` in the folder."""
     path = Path(folder) / PROBE
     if not path.is_file():
         raise DataError(f"{folder} has no {PROBE}")
@@ -62,14 +62,14 @@ def _files(folder: Path) -> list[Path]:
 
 def _read(polars: Any, path: Path, n_fields: int) -> Any:
     """Read a file strictly: an error names the first line that is neither a movie nor a rating."""
-    frame = read_passing_over_blank_lines(path, lambda content: _parse(polars, content, n_fields))
+    frame = parse_without_blank_lines(path, lambda content: _parse(polars, content, n_fields))
     if frame is None:
-        raise _first_bad_line(path, n_fields)
+        raise _find_invalid_line(path, n_fields)
     return frame
 
 
 def _parse(polars: Any, content: str | bytes, n_fields: int) -> Any | None:
-    """Return the lines below their movie, None if one cannot be read: ``7:`` starts the lines of movie 7."""
+    """Return the ratings with their movie, None if a line is invalid: ``7:`` precedes the lines of movie 7."""
     whole = polars.col("line").str.split_exact(",", n_fields - 1)
     first = polars.col("field_0")
     columns = {"user": first.cast(polars.Int64), "item": polars.col("item")}
@@ -89,8 +89,8 @@ def _parse(polars: Any, content: str | bytes, n_fields: int) -> Any | None:
     return None if any(below[name].null_count() for name in columns) else below
 
 
-def _first_bad_line(path: Path, n_fields: int) -> DataError:
-    """Find the line that is neither a movie nor a rating, in a second and slower pass."""
+def _find_invalid_line(path: Path, n_fields: int) -> DataError:
+    """Return an error that names the first invalid line, found by a second, slower pass."""
     rating = re.compile(r"\d+" + (r",\d+(\.\d+)?,\d{4}-\d\d-\d\d" if n_fields == 3 else ""))
     below_a_movie = False
     with path.open(encoding="utf-8", errors="replace") as file:

@@ -1,4 +1,4 @@
-"""``read_ratings``: the right reader for a file."""
+"""``read_ratings``: select the reader of a file."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import numpy as np
 from terafactor.data.sources.formats import require
 from terafactor.errors import DataError
 from terafactor.ratings.readers.netflix import is_netflix, read_netflix
-from terafactor.ratings.readers.text import COMMA, DOUBLE_COLON, PLAIN_TAB, TAB, TextLayout, read_text
+from terafactor.ratings.readers.text import COMMA, DOUBLE_COLON, TAB, TAB_WITHOUT_HEADER, TextLayout, read_text
 from terafactor.ratings.table.open import find_columns, open_ratings
 from terafactor.ratings.table.table import Duplicates, RatingTable
 
 LAYOUTS: dict[str, TextLayout] = {
     ".dat": DOUBLE_COLON,
-    ".data": PLAIN_TAB,
+    ".data": TAB_WITHOUT_HEADER,
     ".csv": COMMA,
     ".tsv": TAB,
     ".inter": TAB,
 }
-IN_FOLDER = ("ratings.dat", "ratings.csv", "u.data")
-"""Files of ratings in the folders of MovieLens."""
+MOVIELENS_FILES = ("ratings.dat", "ratings.csv", "u.data")
+"""Names of the rating files of MovieLens."""
 
 
 def read_ratings(
@@ -35,13 +35,27 @@ def read_ratings(
     Parameters
     ----------
     path : path
-        ``ratings.dat``, ``u.data`` or ``ratings.csv`` of MovieLens or the folder with one of them; the folder of the
-        Netflix Prize; a CSV, TSV, RecBole ``.inter`` or Parquet file with named columns; an ``.npz`` file, either a
-        SciPy matrix or arrays called user, item, rating and perhaps timestamp.
-    duplicates : {"error", "last", "mean"}
-        What to do when a user rates an item twice.
+        ``ratings.dat``, ``u.data`` or ``ratings.csv`` of MovieLens, or the folder with one of them; the folder of the
+        Netflix Prize; a CSV, TSV, RecBole ``.inter`` or Parquet file with named columns; an ``.npz`` file with a SciPy
+        sparse matrix, or with arrays user, item, rating and optionally timestamp.
+    duplicates : {"error", "last", "mean"}, default="error"
+        What to do if a user rates an item more than once.
     columns : mapping, optional
-        Which columns are "user", "item", "rating" and "time", when their names do not tell; "" leaves times out.
+        Names of the columns "user", "item", "rating" and "time", if they are not recognized; "" ignores times.
+
+    Returns
+    -------
+    RatingTable
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from terafactor.ratings import read_ratings
+    >>> path = Path(tempfile.mkdtemp(), "ratings.csv")
+    >>> _ = path.write_text("user,item,rating\\nann,dune,5\\nbob,dune,3\\n")
+    >>> read_ratings(path).shape
+    (2, 1)
     """
     path = Path(path)
     if not path.exists():
@@ -55,15 +69,15 @@ def read_ratings(
         return _read_parquet(path, duplicates, columns)
     if suffix == ".npz":
         return _read_npz(path, duplicates, columns)
-    raise DataError(f"{path} is not a file of ratings: {', '.join([*LAYOUTS, '.parquet', '.npz'])} are read")
+    raise DataError(f"{path} is not a rating file: the suffix must be {', '.join([*LAYOUTS, '.parquet', '.npz'])}")
 
 
 def _read_folder(path: Path, duplicates: Duplicates, columns: Mapping[str, str] | None) -> RatingTable:
     if is_netflix(path):
         return read_netflix(path)
-    found = [path / name for name in IN_FOLDER if (path / name).is_file()]
+    found = [path / name for name in MOVIELENS_FILES if (path / name).is_file()]
     if not found:
-        raise DataError(f"{path} has none of {', '.join(IN_FOLDER)} and no file of the Netflix Prize")
+        raise DataError(f"{path} has none of {', '.join(MOVIELENS_FILES)} and no file of the Netflix Prize")
     return read_ratings(found[0], duplicates=duplicates, columns=columns)
 
 

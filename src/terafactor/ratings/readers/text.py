@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import codecs
 import csv
+import glob
 import math
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice, product
@@ -18,93 +19,109 @@ import numpy as np
 
 from terafactor.data.sources.formats import require
 from terafactor.errors import DataError
-from terafactor.ratings.readers.blank import read_passing_over_blank_lines
 from terafactor.ratings.table.open import find_columns
-from terafactor.ratings.table.table import LARGEST, Duplicates, RatingTable
+from terafactor.ratings.table.table import MAX_RATING, Duplicates, RatingTable
 
 SHOWN = 80
-"""Characters of a bad line that an error shows."""
+"""Characters of an invalid line that an error shows."""
 
-LOOKED_AT = 1000
-"""Lines in which ids are looked at before all are read. Reading all as text is no way: numbering the ids of 2 million
+N_SNIFFED = 1000
+"""Lines searched for ids with leading zeros. Reading all ids as text instead is slow: numbering the ids of 2 million
 lines takes 0.03 s as integers and 1.8 s as text."""
 
 SEPARATORS = ",;\t|"
-"""What may stand between the fields of a file with a header, whatever its name ends with."""
+"""Separators recognized in a header, whatever the suffix of the file."""
 
 PADDED = re.compile(r"[+-]?0\d+|\+\d+|-0")
-"""Text that parses as an integer but is not how the integer is written: ``007`` is another user than ``7``."""
+"""Text that parses as an integer but is not its usual form: ``007`` and ``7`` are different users."""
 
-ENCLOSED = '^".*"$'
-"""Text between quotes, for polars."""
+QUOTED = '^".*"$'
+"""Text in quotes, as a polars pattern."""
 
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
-WITHOUT_TIMES = "columns={'time': ''}, on the command line --column time=, leaves times out"
+BLANK_LINES = re.compile(rb"\n\s*\n")
+"""Blank lines, from the end of the line before them to the end of the last one."""
+
+IGNORE_TIMES = "columns={'time': ''}, on the command line --column time=, ignores times"
 
 
 @dataclass(frozen=True)
 class TextLayout:
-    """How a text file holds its ratings."""
+    """Layout of a text file of ratings."""
 
     separator: str
-    """What stands between fields."""
+    """Separator of the fields."""
 
-    places: Mapping[str, int] | None = None
-    """Which field is the user, item, rating and time, for a file without a header."""
+    positions: Mapping[str, int] | None = None
+    """Positions of user, item, rating and time in a file without a header."""
 
     @property
-    def parsed_separator(self) -> str:
-        """What polars splits on: it takes single characters, so that ``::`` leaves an empty field in between."""
+    def polars_separator(self) -> str:
+        """Separator for polars, which supports single characters: ``::`` becomes ``:`` and an empty field."""
         return self.separator[0]
 
     @property
-    def step(self) -> int:
-        """Fields that polars finds for each one there is."""
+    def stride(self) -> int:
+        """Number of fields that polars finds per field."""
         return len(self.separator)
 
 
 DOUBLE_COLON = TextLayout("::", {"user": 0, "item": 1, "rating": 2, "time": 3})
-PLAIN_TAB = TextLayout("\t", {"user": 0, "item": 1, "rating": 2, "time": 3})
+TAB_WITHOUT_HEADER = TextLayout("\t", {"user": 0, "item": 1, "rating": 2, "time": 3})
 COMMA, TAB = TextLayout(","), TextLayout("\t")
 
 
 def read_text(
     path: Path, layout: TextLayout, duplicates: Duplicates, columns: Mapping[str, str] | None = None
 ) -> RatingTable:
-    """Read a text file, strictly: an error names the first line that is not a rating."""
+    """Read a text file strictly: an error names the first line that is not a rating."""
     polars = require("polars", extra="ratings", purpose=f"reading {path}")
     refuse_utf16(path)
-    layout = with_its_separator(path, layout)
+    layout = detect_separator(path, layout)
     first = _first_line(path, layout)
     if not first:
         raise DataError(f"{path} is empty")
-    places = _places(first, layout, columns)
-    padded, dated = _padded(path, layout, places), _dated(path, layout, places)
-    frame = read_passing_over_blank_lines(
-        path, lambda content: _parse(polars, content, layout, places, padded, dated, len(first))
+    positions = _positions(first, layout, columns)
+    text_ids, dates = _padded_ids(path, layout, positions), _has_dates(path, layout, positions)
+    frame = parse_without_blank_lines(
+        path, lambda content: _parse(polars, content, layout, positions, text_ids, dates, len(first))
     )
     if frame is None:
-        raise _first_bad_line(path, layout, places, dated, len(first))
-    times = frame["time"].to_numpy() if "time" in places else None
+        raise _find_invalid_line(path, layout, positions, dates, len(first))
+    times = frame["time"].to_numpy() if "time" in positions else None
     return RatingTable.of(frame["user"], frame["item"], frame["rating"].to_numpy(), times, duplicates=duplicates)
 
 
+def parse_without_blank_lines(path: Path, parse: Callable[[str | bytes], Any]) -> Any:
+    """Return ``parse(file)`` or, if that is None, ``parse(content without blank lines)``.
+
+    Most files have no blank lines and are parsed once, from the disk. The file name is escaped: polars expands globs.
+    """
+    found = parse(glob.escape(str(path)))
+    return parse(without_blank_lines(path)) if found is None else found
+
+
+def without_blank_lines(path: Path) -> bytes:
+    """Return the content of a file without blank lines."""
+    return BLANK_LINES.sub(b"\n", b"\n" + path.read_bytes() + b"\n")[1:]
+
+
 def refuse_utf16(path: Path) -> None:
-    """Refuse a file in UTF-16, as spreadsheets write it: it has a mark at its beginning, or zeros among its bytes."""
+    """Refuse a UTF-16 file, as some spreadsheets write: it has a byte order mark, or null bytes."""
     with path.open("rb") as file:
         beginning = file.read(100)
     if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in beginning:
         raise DataError(
-            f"{path} seems to be UTF-16, while text has to be UTF-8: convert it, as with "
+            f"{path} seems to be UTF-16, and text must be UTF-8: convert it, for example with "
             f"iconv -f utf-16 -t utf-8 {shlex.quote(str(path))} > converted{path.suffix}"
         )
 
 
-def with_its_separator(path: Path, layout: TextLayout) -> TextLayout:
-    """Return the layout with the separator that a file has whose header is a single name by that of the layout."""
+def detect_separator(path: Path, layout: TextLayout) -> TextLayout:
+    """Return the layout with the separator found in the header, if the expected one does not occur there."""
     header = _first_line(path, layout)
-    if layout.places is not None or len(header) != 1:
+    if layout.positions is not None or len(header) != 1:
         return layout
     likely = max(SEPARATORS, key=header[0].count)
     return replace(layout, separator=likely) if likely in header[0] else layout
@@ -114,11 +131,11 @@ def _first_line(path: Path, layout: TextLayout) -> list[str]:
     return next((fields for _, fields in _lines(path, layout)), [])
 
 
-def _places(first: list[str], layout: TextLayout, columns: Mapping[str, str] | None) -> dict[str, int]:
-    """Return which field is what, given those of the first line."""
-    if layout.places is not None:
-        there = {role: place for role, place in layout.places.items() if place < max(len(first), 3)}
-        return {role: place for role, place in there.items() if role != "time" or (columns or {}).get(role) != ""}
+def _positions(first: list[str], layout: TextLayout, columns: Mapping[str, str] | None) -> dict[str, int]:
+    """Return the position of each role, given the fields of the first line."""
+    if layout.positions is not None:
+        found = {role: place for role, place in layout.positions.items() if place < max(len(first), 3)}
+        return {role: place for role, place in found.items() if role != "time" or (columns or {}).get(role) != ""}
     header = [name.lstrip("\ufeff") for name in first]
     try:
         return {role: header.index(name) for role, name in find_columns(header, columns).items()}
@@ -126,53 +143,53 @@ def _places(first: list[str], layout: TextLayout, columns: Mapping[str, str] | N
         raise DataError(f"{error}. A file without a header needs one, such as user,item,rating") from error
 
 
-def _padded(path: Path, layout: TextLayout, places: Mapping[str, int]) -> list[str]:
-    """Return which of user and item have ids like ``007`` in the first lines: these are text."""
-    lines = [fields for _, fields in islice(_lines(path, layout), LOOKED_AT)]
+def _padded_ids(path: Path, layout: TextLayout, positions: Mapping[str, int]) -> list[str]:
+    """Return which of user and item have ids like ``007`` in the first lines, and are text therefore."""
+    lines = [fields for _, fields in islice(_lines(path, layout), N_SNIFFED)]
     return [
         role
         for role in ("user", "item")
-        if any(PADDED.fullmatch(fields[places[role]]) for fields in lines if len(fields) > places[role])
+        if any(PADDED.fullmatch(fields[positions[role]]) for fields in lines if len(fields) > positions[role])
     ]
 
 
-def _dated(path: Path, layout: TextLayout, places: Mapping[str, int]) -> bool:
-    """Whether times are dates like ``2020-01-31``, as in the first line below the header, and not numbers."""
-    if "time" not in places:
+def _has_dates(path: Path, layout: TextLayout, positions: Mapping[str, int]) -> bool:
+    """Return whether the first time is a date like ``2020-01-31``, not a number."""
+    if "time" not in positions:
         return False
-    lines = islice(_lines(path, layout), 0 if layout.places is not None else 1, None)
+    lines = islice(_lines(path, layout), 0 if layout.positions is not None else 1, None)
     first = next((fields for _, fields in lines), [])
-    return len(first) > places["time"] and bool(DATE.match(first[places["time"]]))
+    return len(first) > positions["time"] and bool(DATE.match(first[positions["time"]]))
 
 
 def _parse(
     polars: Any,
     content: str | bytes,
     layout: TextLayout,
-    places: Mapping[str, int],
-    padded: list[str],
-    dated: bool,
+    positions: Mapping[str, int],
+    text_ids: list[str],
+    dates: bool,
     n_fields: int,
 ) -> Any | None:
-    """Return a data frame of the fields, None if a line is not a rating.
+    """Return a data frame of the ratings, None if a line is not a rating.
 
-    Ids are integers, or text where one is not, without the white space around it; those of the roles in ``padded`` are
-    text in any case. Quotes enclose fields or, where that makes no sense of the file and no id is enclosed, are part of
-    them, as in ``12" pipe``.
+    Ids are integers if all are, else text without surrounding white space; those of the roles in ``text_ids`` are
+    always text. Quotes enclose fields. If the file cannot be parsed that way and no id is enclosed, they are part of
+    the fields, as in ``12" pipe``.
     """
-    names = {place * layout.step: role for role, place in places.items()}
+    names = {place * layout.stride: role for role, place in positions.items()}
     for quote, id_type in product(('"', None), (polars.Int64, polars.String)):
         types = {"user": id_type, "item": id_type, "rating": polars.Float32}
-        types |= {"time": polars.Datetime if dated else polars.Float64}
-        types |= dict.fromkeys(padded, polars.String)
-        fields = [names.get(number, f"field {number}") for number in range((n_fields - 1) * layout.step + 1)]
+        types |= {"time": polars.Datetime if dates else polars.Float64}
+        types |= dict.fromkeys(text_ids, polars.String)
+        fields = [names.get(number, f"field {number}") for number in range((n_fields - 1) * layout.stride + 1)]
         try:
             frame = polars.read_csv(
                 content,
-                separator=layout.parsed_separator,
+                separator=layout.polars_separator,
                 quote_char=quote,
                 has_header=False,
-                skip_rows=0 if layout.places is not None else 1,
+                skip_rows=0 if layout.positions is not None else 1,
                 schema={field: types.get(field, polars.String) for field in fields},
                 columns=list(names),
             )
@@ -180,65 +197,68 @@ def _parse(
             continue
         text = [polars.col(role) for role in ("user", "item") if frame[role].dtype == polars.String]
         frame = frame.with_columns([ids.str.strip_chars() for ids in text])
-        complete = not any(frame[role].null_count() for role in places) and not _any(frame, [ids == "" for ids in text])
-        enclosed = quote is None and _any(frame, [ids.str.contains(ENCLOSED) for ids in text])
+        complete = not any(frame[role].null_count() for role in positions)
+        complete = complete and not _any(frame, [ids == "" for ids in text])
+        enclosed = quote is None and _any(frame, [ids.str.contains(QUOTED) for ids in text])
         return frame if complete and not enclosed and np.isfinite(frame["rating"].to_numpy()).all() else None
     return None
 
 
 def _any(frame: Any, conditions: list[Any]) -> bool:
-    """Whether one of the conditions holds for some line of a data frame."""
+    """Return whether one of the conditions holds for some row of a data frame."""
     return any(frame.select(condition).to_series().any() for condition in conditions)
 
 
-def _first_bad_line(path: Path, layout: TextLayout, places: Mapping[str, int], dated: bool, n_fields: int) -> DataError:
-    """Find the line that is not a rating, in a second and slower pass."""
+def _find_invalid_line(
+    path: Path, layout: TextLayout, positions: Mapping[str, int], dates: bool, n_fields: int
+) -> DataError:
+    """Return an error that names the first invalid line, found by a second, slower pass."""
     lines = _lines(path, layout)
-    before = next(lines)[0] if layout.places is None else 0
+    before = next(lines)[0] if layout.positions is None else 0
     for number, fields in lines:
-        problem = _problem(fields, places, dated, n_fields)
+        problem = _problem(fields, positions, dates, n_fields)
         if problem:
-            return DataError(f"{path}, line {number}: {problem}: {_as_written(path, before, number)[:SHOWN]!r}")
+            return DataError(f"{path}, line {number}: {problem}: {_source_lines(path, before, number)[:SHOWN]!r}")
         before = number
-    return _first_not_utf8(path) or first_odd_quote(path) or DataError(f"{path} holds no ratings that can be read")
+    return _find_not_utf8(path) or find_unclosed_quote(path) or DataError(f"{path} has no valid ratings")
 
 
-def _as_written(path: Path, before: int, number: int) -> str:
-    """Return the lines after ``before`` up to ``number``: a field between quotes may take several."""
+def _source_lines(path: Path, before: int, number: int) -> str:
+    """Return the lines after ``before`` up to ``number``: a field in quotes may span several lines."""
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         return "".join(islice(file, before, number)).strip("\r\n")
 
 
-def _first_not_utf8(path: Path) -> DataError | None:
-    """Find the line that is in another encoding, None when there is none."""
+def _find_not_utf8(path: Path) -> DataError | None:
+    """Return an error that names the first line in another encoding, None if there is none."""
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
                 line.decode()
             except UnicodeDecodeError:
                 return DataError(
-                    f"{path}, line {number} is not UTF-8: {line[:SHOWN]!r}; convert the file, as with "
-                    "iconv -f latin1 -t utf-8 for one in Latin-1"
+                    f"{path}, line {number} is not UTF-8: {line[:SHOWN]!r}; convert the file, for example with "
+                    "iconv -f latin1 -t utf-8 if it is Latin-1"
                 )
     return None
 
 
-def first_odd_quote(path: Path) -> DataError | None:
-    """Find the line with a quote that no other one closes, None when there is none."""
+def find_unclosed_quote(path: Path) -> DataError | None:
+    """Return an error that names the first line with an unclosed quote, None if there is none."""
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, start=1):
             if line.count('"') % 2:
                 return DataError(
-                    f"{path}, line {number} has a quote that is not closed, while others enclose fields: "
-                    f"{line.rstrip()[:SHOWN]!r}; enclose the field, and write the quote twice"
+                    f"{path}, line {number} has a quote that is not closed, and other quotes enclose fields: "
+                    f"{line.rstrip()[:SHOWN]!r}; enclose the field in quotes, and double the quote inside"
                 )
     return None
 
 
 def _lines(path: Path, layout: TextLayout) -> Iterator[tuple[int, list[str]]]:
-    """Yield number and fields of each line that is not blank."""
+    """Yield line number and fields of each record, skipping blank lines."""
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        if layout.step > 1:
+        if layout.stride > 1:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     yield number, line.rstrip("\r\n").split(layout.separator)
@@ -249,28 +269,28 @@ def _lines(path: Path, layout: TextLayout) -> Iterator[tuple[int, list[str]]]:
                 yield reader.line_num, fields
 
 
-def _problem(fields: list[str], places: Mapping[str, int], dated: bool, n_fields: int) -> str | None:
-    """Say what is wrong with a line, None when nothing is."""
-    if len(fields) <= max(places.values()):
-        return f"{len(fields)} fields, at least {max(places.values()) + 1} are needed"
+def _problem(fields: list[str], positions: Mapping[str, int], dates: bool, n_fields: int) -> str | None:
+    """Return what is wrong with a line, None if it is valid."""
+    if len(fields) <= max(positions.values()):
+        return f"{len(fields)} fields, at least {max(positions.values()) + 1} are needed"
     if len(fields) > n_fields:
         return f"{len(fields)} fields, the first line has {n_fields}"
-    empty = [role for role, place in places.items() if not fields[place].strip()]
+    empty = [role for role, place in positions.items() if not fields[place].strip()]
     if empty:
-        return f"the {empty[0]} is empty" + (f" ({WITHOUT_TIMES})" if empty[0] == "time" else "")
-    if dated and not _is_date(fields[places["time"]]):
-        return f"the time is not a date like 2020-01-31 ({WITHOUT_TIMES})"
-    for role in ("rating",) if dated else ("rating", "time"):
-        if role in places:
+        return f"the {empty[0]} is empty" + (f" ({IGNORE_TIMES})" if empty[0] == "time" else "")
+    if dates and not _is_date(fields[positions["time"]]):
+        return f"the time is not a date like 2020-01-31 ({IGNORE_TIMES})"
+    for role in ("rating",) if dates else ("rating", "time"):
+        if role in positions:
             try:
-                number = float(fields[places[role]])
+                number = float(fields[positions[role]])
             except ValueError:
                 number = math.nan
             if not math.isfinite(number):
-                way_out = f" or a date like 2020-01-31 ({WITHOUT_TIMES})" if role == "time" else ""
-                return f"the {role} is not a finite number{way_out}"
-            if role == "rating" and abs(number) > LARGEST:
-                return f"the rating is beyond the {LARGEST:.2g} that float32 holds"
+                advice = f" or a date like 2020-01-31 ({IGNORE_TIMES})" if role == "time" else ""
+                return f"the {role} is not a finite number{advice}"
+            if role == "rating" and abs(number) > MAX_RATING:
+                return f"the rating is beyond the {MAX_RATING:.2g} that float32 holds"
     return None
 
 

@@ -1,1 +1,1 @@
-"""What a fitted model of ratings answers."""
+"""Fitted models of ratings: predictions, recommendations, output files."""

@@ -1,4 +1,4 @@
-"""A fitted model of ratings: what predicts, and what codes a user from ratings."""
+"""The arrays of a fitted model: prediction, and encoding of users."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from terafactor.solver.state_dict import StateDict, array_of, part_of, restore, 
 
 @dataclass(frozen=True)
 class Codes:
-    """What is known of some users."""
+    """Codes and biases of some users."""
 
     factors: Array
     """(b, width), float32."""
 
     variances: Array
-    """How uncertain they are (b, width)."""
+    """Posterior variances (b, width)."""
 
     biases: Array
-    """(b,), float32; zero where the factors tell all."""
+    """(b,), float32; zero for algorithms without separate biases."""
 
-    def after(self, before: Codes, present: Indices) -> Codes:
-        """Return codes of which those ``present`` are these, and others who were there before what they were."""
+    def updating(self, before: Codes, present: Indices) -> Codes:
+        """Return these codes for the users ``present`` and for new users, and the codes ``before`` for all others."""
         kept = np.setdiff1d(np.arange(len(before.factors)), present, assume_unique=True)
         parts = [part.copy() for part in (self.factors, self.variances, self.biases)]
         for part, old in zip(parts, (before.factors, before.variances, before.biases), strict=True):
@@ -46,36 +46,36 @@ class RatingModel:
     """(p, width), float32."""
 
     item_variances: Array = field(metadata=array_of("p w", np.float32))
-    """How uncertain they are (p, width)."""
+    """Posterior variances (p, width)."""
 
     item_biases: Array = field(metadata=array_of("p", np.float32))
     """(p,), float32."""
 
     user_prior: Prior = field(metadata=part_of(Prior))
-    """What codes look like before any rating."""
+    """Prior of the codes of users."""
 
     item_prior: Prior = field(metadata=part_of(Prior))
-    """What items look like."""
+    """Prior of the factors of items."""
 
     noise: float
-    """Variance of the noise in ratings of variance one."""
+    """Noise variance of standardized ratings."""
 
     alpha: float | None
-    """Ridge per rating; None when the prior takes its part."""
+    """Ridge per rating; None if the prior is learned."""
 
     offset: float
-    """Rating that stands for 0 inside."""
+    """Mean of the ratings."""
 
     scale: float
-    """Difference of ratings that stands for 1 inside."""
+    """Standard deviation of the ratings, or 1."""
 
     damping: float | None
-    """Ratings of the mean added to those of a user for its bias; None when users have no bias apart from the code."""
+    """Pseudo-ratings equal to the mean in the bias of a user; None for algorithms without separate biases."""
 
     user_factors: Array = field(
         default_factory=lambda: np.zeros((0, 0), np.float32), metadata=array_of("n w", np.float32)
     )
-    """Codes of the users known (n, width)."""
+    """Codes of the known users (n, width)."""
 
     user_biases: Array = field(default_factory=lambda: np.zeros(0, np.float32), metadata=array_of("n", np.float32))
     """(n,), float32."""
@@ -86,30 +86,30 @@ class RatingModel:
         return len(self.user_prior.mean)
 
     def encode(self, starts: Indices, items: Array, values: Array, executor: Executor) -> Codes:
-        """Return the codes of users from their ratings.
+        """Compute the codes of users from their ratings.
 
-        starts (b + 1,), items, values: ratings by user. A user without ratings gets what the model expects of anyone.
+        starts (b + 1,), items, values: ratings by user. A user without ratings gets the mean code.
         """
-        inside = ((values - self.offset) / self.scale).astype(np.float32) - self.item_biases[items]
+        standardized = ((values - self.offset) / self.scale).astype(np.float32) - self.item_biases[items]
         biases = np.zeros(len(starts) - 1, np.float32)
         if self.damping is not None:
             counts = np.diff(starts)
             owners = np.repeat(np.arange(len(counts)), counts)
-            totals = np.bincount(owners, inside, len(counts))
+            totals = np.bincount(owners, standardized, len(counts))
             biases[:] = totals / np.maximum(counts + self.damping, 1e-12)
-            inside -= biases[owners]
+            standardized -= biases[owners]
         codes, variances, _ = encode(
-            starts, items, inside, self.item_factors, self.item_variances, self.user_prior, self.noise, self.alpha,
-            executor,
+            starts, items, standardized, self.item_factors, self.item_variances, self.user_prior, self.noise,
+            self.alpha, executor,
         )  # fmt: skip
         return Codes(codes, variances, biases)
 
     def with_users(self, codes: Codes) -> Self:
-        """Return the model with other users."""
+        """Return the model with the users of these codes."""
         return replace(self, user_factors=codes.factors, user_biases=codes.biases)
 
     def transposed(self, codes: Codes) -> Self:
-        """Return the model with users and items changing places; ``codes`` are those of its users."""
+        """Return the model with users and items swapped; ``codes`` are those of its users."""
         return replace(
             self,
             item_factors=codes.factors,
@@ -122,44 +122,43 @@ class RatingModel:
         )
 
     def predict(self, users: Array, items: Array, executor: Executor) -> Array:
-        """Return predictions (n,) for pairs of numbers; -1 stands for one that is not known."""
-        inside = np.empty(len(users), np.float32)
-        any_user, any_item = _mean_row(self.user_prior), _mean_row(self.item_prior)
+        """Return predictions (n,) for pairs of numbers; -1 is an unknown user or item."""
+        standardized = np.empty(len(users), np.float32)
+        mean_user, mean_item = _mean_row(self.user_prior), _mean_row(self.item_prior)
         users, items = (np.ascontiguousarray(numbers, np.int64) for numbers in (users, items))
 
         def predict(start: int, stop: int) -> None:
             predict_pairs(
-                users, items, self.user_factors, self.user_biases, any_user, self.item_factors, self.item_biases,
-                any_item, start, stop, inside,
+                users, items, self.user_factors, self.user_biases, mean_user, self.item_factors, self.item_biases,
+                mean_item, start, stop, standardized,
             )  # fmt: skip
 
         executor.split(predict, len(users))
-        return np.asarray(self.offset + self.scale * inside.astype(np.float64))
+        return np.asarray(self.offset + self.scale * standardized.astype(np.float64))
 
     def codes_of(self, users: Indices) -> Codes:
-        """Return the codes of users by number, without variances; -1 stands for one who is not known."""
+        """Return the codes of users by number, without variances; -1 is an unknown user."""
         known = users >= 0
         factors, biases = np.tile(_mean_row(self.user_prior), (len(users), 1)), np.zeros(len(users), np.float32)
         factors[known], biases[known] = self.user_factors[users[known]], self.user_biases[users[known]]
         return Codes(factors, np.zeros((0, 0), np.float32), biases)
 
-    def item_shapes(self) -> Array:
-        """Return factors of items (p, k) around their mean, which says nothing about how items differ."""
-        factors = self.item_factors[:, : self.n_components]
-        return factors - factors.mean(axis=0)
+    def centered_item_factors(self) -> Array:
+        """Return the factors of items (p, width) minus their mean."""
+        return self.item_factors - self.item_factors.mean(axis=0)
 
     def state_dict(self) -> StateDict:
-        """Return all of it by name."""
+        """Return the model as named numbers and arrays."""
         return to_state_dict(self)
 
     @classmethod
     def from_state_dict(cls, state_dict: StateDict, n_components: int) -> RatingModel:
-        """Return the model of a state_dict, refusing one whose parts do not belong together."""
+        """Return the model stored in a state_dict, refusing inconsistent arrays."""
         return restore(cls, state_dict, {"k": n_components, "w": row_width(n_components)})
 
 
 def _mean_row(prior: Prior) -> Array:
-    """Return the factors (width,) of one who is not known, who is like the mean."""
+    """Return the mean of a prior as a padded row (width,), for unknown users or items."""
     row = np.zeros(row_width(len(prior.mean)), np.float32)
     row[: len(prior.mean)] = prior.mean
     return row

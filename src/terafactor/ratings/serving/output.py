@@ -1,4 +1,4 @@
-"""Predictions and recommendations as tables in files."""
+"""Files of predictions and recommendations."""
 
 from __future__ import annotations
 
@@ -15,8 +15,15 @@ from terafactor._durable import naming
 from terafactor._typing import Array
 from terafactor.data.sources.formats import require
 from terafactor.errors import DataError, ParameterError
-from terafactor.ratings.readers.blank import without_blank_lines
-from terafactor.ratings.readers.text import COMMA, ENCLOSED, TAB, first_odd_quote, refuse_utf16, with_its_separator
+from terafactor.ratings.readers.text import (
+    COMMA,
+    QUOTED,
+    TAB,
+    detect_separator,
+    find_unclosed_quote,
+    refuse_utf16,
+    without_blank_lines,
+)
 from terafactor.ratings.table.open import find_columns
 
 if TYPE_CHECKING:
@@ -30,20 +37,20 @@ PAIR = ("user", "item")
 def add_predictions(
     estimator: MatrixCompletion, pairs: Path, out: Path, columns: Mapping[str, str] | None = None
 ) -> int:
-    """Write the table of pairs with a column ``prediction``; return how many there are."""
+    """Write the table of pairs with a column ``prediction``; return the number of pairs."""
     frame, found = _read_pairs(pairs, columns or {}, estimator.columns or {})
     users, items = (
-        as_known(ids, frame[found[role]].to_list())
+        match_id_types(ids, frame[found[role]].to_list())
         for role, ids in (("user", estimator.users_), ("item", estimator.items_))
     )
     _write_table(frame.with_columns(prediction=estimator.predict((users, items))), out)
     return len(frame)
 
 
-def as_known(known: Array, given: Sequence[Any]) -> list[Any]:
-    """Return ids as the model has them: integers that came as text, or text that looks like integers.
+def match_id_types(known: Array, given: Sequence[Any]) -> list[Any]:
+    """Convert ids to the type of the known ids: text to integers, or integers to text.
 
-    Text that an integer is not written as, like ``007``, is another id than the integer, and stays text.
+    Text that is not the usual form of an integer, such as ``007``, is a different id, and stays text.
     """
     if known.dtype.kind == "U":
         return [str(value) for value in given]
@@ -60,7 +67,7 @@ def _as_integer(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Recommendations:
-    """Lists of items for users."""
+    """Recommended items of some users."""
 
     users: list[Any]
     """Ids of the users."""
@@ -72,29 +79,29 @@ class Recommendations:
     """Ids of items (n_users, n), best first."""
 
     ratings: Array
-    """Predicted ratings (n_users, n); NaN where there is no further item."""
+    """Predicted ratings (n_users, n); NaN where no item is left."""
 
     titles: Mapping[str, str]
-    """Titles by the text of an item's id, if there are any."""
+    """Titles by item id, as text; may be empty."""
 
     @classmethod
     def of(
         cls, estimator: MatrixCompletion, users: Sequence[str] | None, n: int, *, exclude_seen: bool,
         titles: Mapping[str, str],
     ) -> Recommendations:  # fmt: skip
-        """Return the lists of some users, or of all, warning of titles that are those of other items."""
+        """Recommend items to some users, or to all; warn if the titles are those of other items."""
         if titles and titles.keys().isdisjoint(map(str, estimator.items_.tolist())):
             logger.warning(
-                "no item of the model has a title: its ids are like %s, those of the titles like %s",
+                "no item of the model has a title: its ids look like %s, the ids of the titles like %s",
                 estimator.items_[0], next(iter(titles)),
             )  # fmt: skip
-        asked = estimator.users_.tolist() if users is None else as_known(estimator.users_, users)
-        known = (estimator._known[0].find(asked) >= 0).tolist()
-        items, ratings = estimator.recommend(None if users is None else asked, n, exclude_seen=exclude_seen)
-        return cls(asked, known, items, ratings, titles)
+        wanted = estimator.users_.tolist() if users is None else match_id_types(estimator.users_, users)
+        known = (estimator._known[0].find(wanted) >= 0).tolist()
+        items, ratings = estimator.recommend(None if users is None else wanted, n, exclude_seen=exclude_seen)
+        return cls(wanted, known, items, ratings, titles)
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one record per user, as plain values."""
+        """Return one record per user, for JSON."""
         return [
             {"user": user, "known": known, "items": [self._item(*pair) for pair in self._list(row)]}
             for row, (user, known) in enumerate(zip(self.users, self.known, strict=True))
@@ -103,13 +110,13 @@ class Recommendations:
     def write(self, path: Path) -> None:
         """Write a table with one line per user and rank."""
         polars = require("polars", extra="ratings", purpose=f"writing {path}")
-        there = np.isfinite(self.ratings)
-        rows, ranks = np.nonzero(there)
+        filled = np.isfinite(self.ratings)
+        rows, ranks = np.nonzero(filled)
         columns = {
             "user": np.asarray(self.users)[rows],
             "rank": ranks + 1,
-            "item": self.items[there],
-            "rating": self.ratings[there].astype(np.float32),
+            "item": self.items[filled],
+            "rating": self.ratings[filled].astype(np.float32),
         }
         if self.titles:
             columns["title"] = np.array([self.titles.get(str(item), "") for item in columns["item"]], dtype=object)
@@ -124,37 +131,37 @@ class Recommendations:
         return {"item": item, "rating": rating} | ({} if title is None else {"title": title})
 
 
-def _read_pairs(path: Path, columns: Mapping[str, str], usual: Mapping[str, str]) -> tuple[Any, dict[str, str]]:
-    """Return a table, and which of its columns hold users and items; ids of a text file are text.
+def _read_pairs(path: Path, columns: Mapping[str, str], fitted: Mapping[str, str]) -> tuple[Any, dict[str, str]]:
+    """Read a table; return it with the names of its user and item columns. Ids in a text file are text.
 
-    columns: which hold what; usual: what the model was learned with, where the table has such columns.
+    columns: names of the columns; fitted: names that the model was fitted with, used if the table has them.
     """
     polars = require("polars", extra="ratings", purpose=f"reading {path}")
     try:
         if path.suffix.lower() in (".parquet", ".pq"):
             frame = polars.read_parquet(glob.escape(str(path)))
-            return frame, _find_pair(list(frame.columns), columns, usual)
+            return frame, _find_pair(list(frame.columns), columns, fitted)
         refuse_utf16(path)
-        separator = with_its_separator(path, TAB if path.suffix.lower() in (".tsv", ".inter") else COMMA).separator
+        separator = detect_separator(path, TAB if path.suffix.lower() in (".tsv", ".inter") else COMMA).separator
         content = without_blank_lines(path)
         header = polars.read_csv(content, separator=separator, n_rows=0).columns
-        found = _find_pair(header, columns, usual)
+        found = _find_pair(header, columns, fitted)
         texts = {found[role]: polars.String for role in PAIR}
         try:
             frame = polars.read_csv(content, separator=separator, schema_overrides=texts)
-        except polars.exceptions.PolarsError:  # quotes may be part of fields, if none encloses one
+        except polars.exceptions.PolarsError:  # quotes may be part of the fields
             frame = polars.read_csv(content, separator=separator, schema_overrides=texts, quote_char=None)
-            odd = first_odd_quote(path)
-            if odd is not None and any(frame[name].str.contains(ENCLOSED).any() for name in texts):
-                raise odd from None
+            unclosed = find_unclosed_quote(path)
+            if unclosed is not None and any(frame[name].str.contains(QUOTED).any() for name in texts):
+                raise unclosed from None
         return frame.with_columns(polars.col(list(texts)).str.strip_chars()), found
     except (polars.exceptions.PolarsError, OSError) as error:
         raise DataError(f"{path} cannot be read as a table: {error}") from error
 
 
-def _find_pair(header: list[str], columns: Mapping[str, str], usual: Mapping[str, str]) -> dict[str, str]:
-    asked = {role: name for role, name in usual.items() if role in PAIR and name in header} | dict(columns)
-    return find_columns(header, asked, needed=PAIR)
+def _find_pair(header: list[str], columns: Mapping[str, str], fitted: Mapping[str, str]) -> dict[str, str]:
+    given = {role: name for role, name in fitted.items() if role in PAIR and name in header} | dict(columns)
+    return find_columns(header, given, needed=PAIR)
 
 
 def _write_table(frame: Any, path: Path) -> None:
@@ -162,6 +169,6 @@ def _write_table(frame: Any, path: Path) -> None:
         raise ParameterError(f"{path} exists: choose another name, or remove it")
     writers = {".parquet": frame.write_parquet, ".csv": frame.write_csv}
     if path.suffix.lower() not in writers:
-        raise ParameterError(f"tables are written as .parquet or .csv, got {path}")
+        raise ParameterError(f"the output must be a .parquet or .csv file, got {path}")
     with naming(path):
         writers[path.suffix.lower()](path)

@@ -1,113 +1,50 @@
-"""The best items of each user, and the items most like an item."""
+"""Top-n recommendation, and nearest items."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 
 from terafactor._threads import Executor
 from terafactor._typing import Array, Indices
-from terafactor.kernels.blas import address
-from terafactor.kernels.ranking import recommend_users
-from terafactor.kernels.rating_order import count_keys, place_by_user
-from terafactor.ratings.serving.model import RatingModel
-from terafactor.ratings.table.table import RatingTable
-
-
-@dataclass(frozen=True)
-class Seen:
-    """Which items each user rated."""
-
-    starts: Indices
-    """Where those of each user begin (n + 1,)."""
-
-    items: Array
-    """Numbers of items, ascending for each user, int32."""
-
-    @classmethod
-    def of(cls, table: RatingTable) -> Seen:
-        """Return the items of a table; placing them by item first leaves those of a user in order."""
-        by_item = table.transposed().by_user()
-        counts = np.diff(by_item[0])
-        items = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-        return cls.placed(by_item[1], items, table.shape[0])
-
-    @classmethod
-    def placed(cls, users: Array, items: Array, n_users: int) -> Seen:
-        """Return pairs, in which items ascend, by user."""
-        counts = np.zeros(n_users, np.int64)
-        count_keys(users, counts)
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        placed, unused = np.empty_like(items), np.empty(len(items), np.int8)
-        place_by_user(np.arange(n_users), users, items, unused, starts[:-1].copy(), placed, unused)
-        return cls(starts, placed)
-
-    @classmethod
-    def nothing(cls, n_users: int) -> Seen:
-        """Return that nobody rated anything."""
-        return cls(np.zeros(n_users + 1, np.int64), np.zeros(0, np.int32))
-
-    def take(self, users: Indices) -> Seen:
-        """Return the items of some users; -1 is one who rated nothing."""
-        known = users >= 0
-        lengths = np.where(known, self.starts[users + 1] - self.starts[users], 0) if len(self.starts) > 1 else 0 * users
-        starts = np.concatenate([[0], np.cumsum(lengths)])
-        offsets = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
-        return Seen(starts, self.items[np.repeat(self.starts[np.maximum(users, 0)], lengths) + offsets])
-
-    def holds(self, users: Indices, items: Indices, n_items: int) -> Array:
-        """Return which pairs (n,) of numbers of users and of ``n_items`` items are there; -1 is one not known."""
-        owners = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
-        width = n_items + 1  # items and -1
-        pairs, asked = owners * width + self.items, users * width + items
-        return np.searchsorted(pairs, asked, "right") > np.searchsorted(pairs, asked, "left")
-
-    def transposed(self, n_items: int) -> Seen:
-        """Return, the other way round, which users rated each of ``n_items`` items."""
-        users = np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), np.diff(self.starts))
-        return Seen.placed(self.items, users, n_items)
-
-    def with_rows(self, rows: Seen, present: Indices, n_users: int) -> Seen:
-        """Return what is known of ``n_users`` users, of which those ``present`` are what ``rows`` says."""
-        before = Seen(np.append(self.starts, np.full(n_users + 1 - len(self.starts), self.starts[-1])), self.items)
-        old = np.setdiff1d(np.arange(n_users), present, assume_unique=True)
-        kept, fresh = before.take(old), rows.take(present)
-        users = np.concatenate([np.repeat(old, np.diff(kept.starts)), np.repeat(present, np.diff(fresh.starts))])
-        return Seen.placed(users, np.concatenate([kept.items, fresh.items]), n_users)
+from terafactor.kernels.ranking import ITEMS_PER_TILE, recommend_users
+from terafactor.ratings.table.history import RatingHistory
 
 
 def best_items(
-    model: RatingModel, codes: Array, seen: Seen, n: int, allowed: Indices | None, executor: Executor
-) -> tuple[Indices, Array]:
-    """Return the numbers of the n best items (b, n) of users and their scores, -1 and NaN where there are no more.
+    codes: Array, factors: Array, biases: Array, excluded: RatingHistory, n: int, allowed: Indices | None,
+    executor: Executor,
+) -> tuple[Indices, Array]:  # fmt: skip
+    """Return the n items (b, n) with the highest ``biases + codes @ factors.T``, and these scores.
 
-    codes (b, width); allowed: numbers of the items that may come, ascending; None: all. Scores are ratings but for
-    the bias of the user, which does not change the order.
+    codes (b, width); factors (p, width); biases (p,); excluded: items to skip of each user; allowed: numbers of the
+    candidate items, ascending; None for all. Ties go to the lower number; lists are padded with -1 and NaN. A list
+    depends on its code only, not on the other users or on threads.
     """
-    columns = np.arange(len(model.item_factors)) if allowed is None else allowed
-    factors, biases = model.item_factors, model.item_biases
-    if allowed is not None:
-        factors, biases = factors[allowed], biases[allowed]
+    columns = np.arange(len(factors)) if allowed is None else allowed
+    n_padded = -(-len(columns) // ITEMS_PER_TILE) * ITEMS_PER_TILE
+    tiles, tile_biases = np.zeros((codes.shape[1], n_padded), np.float32), np.zeros(n_padded, np.float32)
+    tiles[:, : len(columns)], tile_biases[: len(columns)] = factors[columns].T, biases[columns]
     scores, items = np.empty((len(codes), n), np.float32), np.empty((len(codes), n), np.int64)
-    gemm = address("gemm", codes.dtype)
 
     def recommend(start: int, stop: int) -> None:
-        recommend_users(gemm, codes, factors, biases, columns, seen.starts, seen.items, start, stop, scores, items)
+        recommend_users(
+            codes, tiles, tile_biases, columns, excluded.starts, excluded.items, start, stop, scores, items
+        )  # fmt: skip
 
     executor.split(recommend, len(codes))
     scores[items < 0] = np.nan
     return items, scores
 
 
-def most_similar(factors: Array, items: Indices, n: int) -> tuple[Indices, Array]:
+def most_similar(factors: Array, items: Indices, n: int, executor: Executor) -> tuple[Indices, Array]:
     """Return the numbers of the n items (b, n) whose factors have the largest cosine with those of ``items`` (b,).
 
-    factors (p, k). The item itself is left out; equal ones come in the order of their numbers.
+    factors (p, width). The item itself is excluded; ties go to the lower number.
     """
     lengths = np.linalg.norm(factors, axis=1)
     directions = factors / np.where(lengths > 0, lengths, 1)[:, np.newaxis]
-    cosines = directions[items] @ directions.T
-    cosines[np.arange(len(items)), items] = -np.inf
-    order = np.argsort(-cosines, axis=1, kind="stable")[:, : min(n, len(factors) - 1)]
-    return order, np.take_along_axis(cosines, order, axis=1)
+    n = min(n, len(factors) - 1)
+    if n == 0:
+        return np.zeros((len(items), 0), np.int64), np.zeros((len(items), 0), np.float32)
+    itself = RatingHistory.of_items(items)
+    return best_items(directions[items], directions, np.zeros(len(factors), np.float32), itself, n, None, executor)

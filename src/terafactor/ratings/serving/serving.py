@@ -1,4 +1,4 @@
-"""What a fitted model of ratings answers."""
+"""Methods of a fitted estimator: predictions, codes, recommendations, similar items."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from terafactor._threads import Executor, resolve_threads
-from terafactor._typing import Array, is_number
+from terafactor._typing import Array, Indices, is_number
 from terafactor.data.sources.sparse import check_sparse
 from terafactor.errors import DataError, ParameterError
 from terafactor.ratings.evaluation.metrics import rmse
 from terafactor.ratings.serving.model import Codes, RatingModel
-from terafactor.ratings.serving.recommend import Seen, best_items, most_similar
+from terafactor.ratings.serving.recommend import best_items, most_similar
+from terafactor.ratings.table.history import RatingHistory
 from terafactor.ratings.table.ids import Ids, as_ids
 from terafactor.ratings.table.open import find_pair, open_ratings
 from terafactor.ratings.table.table import Duplicates, RatingTable
 
 logger = logging.getLogger("terafactor")
 
-LEARNED_WITH = ("n_components", "statistics", "explicit_biases", "stream")
-"""Parameters that decide what is learned, not how."""
+STRUCTURAL = ("n_components", "statistics", "explicit_biases", "stream")
+"""Parameters that determine the form of the learned state: ``partial_fit`` cannot change them."""
 
 
 class Serving:
-    """Mixin of estimators that learned a :class:`RatingModel`: predictions, codes, recommendations."""
+    """Mixin of estimators that hold a :class:`RatingModel`."""
 
     n_components: int
     n_threads: int | None
@@ -40,30 +41,32 @@ class Serving:
     items_: Array
     range_: tuple[float, float]
     _model: RatingModel
-    _seen: Seen
+    _history: RatingHistory
     _state: Any
     _ids: tuple[Ids, Ids]
-    """Of users and items that are being learned from."""
+    """Users and items of the ratings being learned from."""
 
     _known: tuple[Ids, Ids]
-    """Of users and items that the model knows; while it is fitted anew, still those it had."""
+    """Users and items of the model; during a new fit, still those of the previous one."""
 
-    _learned_with: dict[str, Any]
+    _fitted_with: dict[str, Any]
+    """Values of the ``STRUCTURAL`` parameters."""
 
     def predict(self, X: Any) -> Any:
-        """Return predicted ratings.
+        """Predict the ratings of pairs.
 
         Parameters
         ----------
-        X : tuple (users, items), data frame, array of shape (n, 2), list of pairs, or sparse matrix (users, items)
-            Ids of pairs, or a matrix whose stored entries say which pairs. Columns of a data frame are found by their
-            names as in :meth:`fit`, others being ignored; two columns of other names are user and item.
+        X : tuple (users, items), data frame, array of shape (n, 2), list of pairs, or sparse matrix
+            Ids of the pairs, or a sparse matrix of shape (n_users, n_items) whose stored entries are the pairs. The
+            columns of a data frame are recognized as in :meth:`fit` and others are ignored; if it has two columns and
+            neither is recognized, they are user and item.
 
         Returns
         -------
         ndarray of shape (n,), or a sparse matrix with the entries of X
-            A user or item that is not known is taken for an average one. Where none is known, or where none of the
-            users or items is and ids are of another type than those of the model, the log has a warning.
+            Unknown users and items are predicted as average ones. A warning is logged if all pairs are unknown, or if
+            all users or all items are and their ids have another type than those of the model.
         """
         check_is_fitted(self, "users_")
         if hasattr(X, "tocoo"):
@@ -71,97 +74,106 @@ class Serving:
 
             check_sparse(X, "X")
             entries = X.tocoo(copy=True)
-            entries.sum_duplicates()  # or the predictions of one entry would be added up
+            entries.sum_duplicates()  # csr_array would sum the predictions of a repeated entry
             values = self._predict(*self._numbers(entries.row, entries.col))
             return csr_array((values, (entries.row, entries.col)), shape=X.shape)
         users, items = _pairs(X, self.columns)
         return self._predict(*self._numbers(users, items))
 
     def transform(self, X: Any) -> Array:
-        """Return the codes of the users of X from their ratings there, one small system each.
-
-        Users need not be known; items that are not known are passed over.
+        """Compute the codes of users, known or not, from their ratings in X. Unknown items are ignored.
 
         Parameters
         ----------
-        X : what :meth:`fit` takes
+        X : ratings
+            Any type that :meth:`fit` accepts.
 
         Returns
         -------
         ndarray of shape (n_users, n_components)
-            In the order of the rows of a matrix, or of the ids of users in ascending order.
+            In the order of the rows of a matrix, or else of the sorted user ids.
         """
         check_is_fitted(self, "users_")
-        return self._fold_in(self._open(X)).factors[:, : self.n_components]
+        return self._encode(self._open(X)).factors[:, : self.n_components]
 
     def recommend(
         self, users: Any = None, n: int = 10, *, histories: Any = None, exclude_seen: bool = True, allowed: Any = None
     ) -> tuple[Array, Array]:
-        """Return the items with the highest predicted ratings.
+        """Recommend the items with the highest predicted ratings.
 
         Parameters
         ----------
         users : sequence of ids, optional
-            Known users; one who is not known gets what suits the average user. By default all users, in the order of
-            ``users_``.
+            By default all known users, in the order of ``users_``. Unknown users get the items of the average user.
         n : int, default=10
-            How many items.
+            Number of items per user.
         histories : ratings, optional
-            Instead of ``users``: ratings of users who need not be known, in any form that :meth:`fit` takes.
+            Instead of ``users``: ratings of users, known or not, of any type that :meth:`fit` accepts.
         exclude_seen : bool, default=True
-            Whether items that the user rated are left out.
+            Whether to exclude items that the user has rated, including held-out ratings of a run.
         allowed : sequence of item ids, optional
-            The items that may be recommended; those that are not known are passed over.
+            Candidate items; by default all. Unknown items are ignored.
 
         Returns
         -------
         items : ndarray of shape (n_users, n)
-            Their ids, best first; -1, or "" where ids are text, where there is no further item.
+            Item ids, best first, ties in the order of ``items_``. If fewer than n items are left, the list is padded
+            with -1, or with "" if ids are text.
         ratings : ndarray of shape (n_users, n)
-            Predicted ratings, clipped as those of :meth:`predict`; NaN where there is no further item.
+            Predicted ratings, clipped as by :meth:`predict`; NaN for padding.
         """
         check_is_fitted(self, "users_")
         _check_count(n)
         if histories is not None:
             table = self._with_known_items(self._open(histories))
-            codes, seen = self._fold_in(table), Seen.of(table)
+            codes, seen = self._encode(table), RatingHistory.of(table)
         else:
             numbers = np.arange(len(self.users_)) if users is None else self._known[0].find(users)
-            codes, seen = self._model.codes_of(numbers), self._seen.take(numbers)
-        if not exclude_seen:
-            seen = Seen.nothing(len(codes.factors))
+            codes, seen = self._model.codes_of(numbers), self._history.take(numbers)
+        excluded = seen if exclude_seen else RatingHistory.empty(len(codes.factors))
         candidates = None if allowed is None else np.unique(self._known[1].find(allowed))
         candidates = candidates if candidates is None else candidates[candidates >= 0]
+        return self._recommend(codes, excluded, int(n), candidates)
+
+    def _recommend(
+        self, codes: Codes, excluded: RatingHistory, n: int, candidates: Indices | None = None
+    ) -> tuple[Array, Array]:
+        model = self._model
         with Executor(resolve_threads(self.n_threads)) as executor:
-            found, scores = best_items(self._model, codes.factors, seen, int(n), candidates, executor)
-        ratings = self._model.offset + self._model.scale * (scores + codes.biases[:, np.newaxis].astype(np.float64))
+            found, scores = best_items(
+                codes.factors, model.item_factors, model.item_biases, excluded, n, candidates, executor
+            )
+        ratings = model.offset + model.scale * (scores + codes.biases[:, np.newaxis].astype(np.float64))
         return self._known[1].take(found), self._clipped(ratings)
 
     def similar_items(self, items: Any, n: int = 10) -> tuple[Array, Array]:
-        """Return the items whose factors point most in the same direction.
+        """Return the items whose centered factors have the largest cosine similarity.
 
         Parameters
         ----------
         items : sequence of item ids
         n : int, default=10
-            How many, the item itself left out; fewer where there are no more.
+            Number of similar items, without the item itself; at most all others.
 
         Returns
         -------
         items : ndarray of shape (n_items, n)
+            Ids, most similar first.
         cosines : ndarray of shape (n_items, n)
+            Cosine similarities.
         """
         check_is_fitted(self, "users_")
         _check_count(n)
         numbers = self._known[1].find(items)
         if np.any(numbers < 0):
             unknown = np.asarray(items, object)[numbers < 0][0]
-            raise DataError(f"item {unknown!r} is not known: the model has {len(self.items_)} items, see items_")
-        found, cosines = most_similar(self._model.item_shapes(), numbers, int(n))
+            raise DataError(f"item {unknown!r} is unknown: the model has {len(self.items_)} items, see items_")
+        with Executor(resolve_threads(self.n_threads)) as executor:
+            found, cosines = most_similar(self._model.centered_item_factors(), numbers, int(n), executor)
         return self.items_[found], cosines
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return minus the RMSE of the predictions of the ratings in X: higher is better."""
+        """Return minus the RMSE on the ratings in X: higher is better."""
         check_is_fitted(self, "users_")
         table = self._open(X)
         users, items = table.user_ids.values[table.users], table.item_ids.values[table.items]
@@ -175,29 +187,29 @@ class Serving:
         return np.clip(ratings, *self.range_) if self.clip else ratings
 
     def _numbers(self, users: Any, items: Any) -> tuple[Array, Array]:
-        """Return the numbers of users and items, with a warning where ids are likely to be of another kind."""
-        asked = as_ids(users), as_ids(items)
-        found = self._known[0].find(asked[0]), self._known[1].find(asked[1])
-        nobody = [len(numbers) > 0 and numbers.max() < 0 for numbers in found]
-        for role, known, ids, none in zip(("user", "item"), self._known, asked, nobody, strict=True):
-            # a new user beside items that are known is no mistake, while text beside integers is
-            if none and len(known) and (all(nobody) or ids.dtype.kind != known.values.dtype.kind):
-                given, had = ids[:1].tolist()[0], known.values[:1].tolist()[0]
+        """Return the numbers of users and items, and warn if the ids seem to have the wrong type."""
+        given = as_ids(users), as_ids(items)
+        found = self._known[0].find(given[0]), self._known[1].find(given[1])
+        all_unknown = [len(numbers) > 0 and numbers.max() < 0 for numbers in found]
+        for role, known, ids, unknown in zip(("user", "item"), self._known, given, all_unknown, strict=True):
+            # New users with known items are legitimate; text ids for integer ids are a mistake.
+            if unknown and len(known) and (all(all_unknown) or ids.dtype.kind != known.values.dtype.kind):
+                example, expected = ids[:1].tolist()[0], known.values[:1].tolist()[0]
                 logger.warning(
-                    "no %s is known, so all are average: ids given are %s like %r, those of the model %s like %r", role,
-                    type(given).__name__, given, type(had).__name__, had,
+                    "no %s is known, so all get average predictions: the ids given are %s like %r, those of the model "
+                    "%s like %r", role, type(example).__name__, example, type(expected).__name__, expected,
                 )  # fmt: skip
         return found
 
     def _with_known_items(self, table: RatingTable) -> RatingTable:
-        """Return the ratings of items that the model knows, by its numbers."""
+        """Return the ratings of known items, with the item numbers of the model."""
         numbers = self._known[1].find(table.item_ids.values)[table.items]
         known = numbers >= 0
         return RatingTable(
             table.users[known], numbers[known].astype(np.int32), table.values[known], table.user_ids, self._known[1]
         )
 
-    def _fold_in(self, table: RatingTable) -> Codes:
+    def _encode(self, table: RatingTable) -> Codes:
         starts, items, values = self._with_known_items(table).by_user()
         with Executor(resolve_threads(self.n_threads)) as executor:
             return self._model.encode(starts, items, values, executor)
@@ -205,7 +217,7 @@ class Serving:
     def _set_model(self, model: RatingModel, users: Ids, items: Ids) -> None:
         k = int(self.n_components)
         self._model, self._ids, self._known = model, (users, items), (users, items)
-        self._learned_with = {name: getattr(self, name) for name in LEARNED_WITH}
+        self._fitted_with = {name: getattr(self, name) for name in STRUCTURAL}
         self.users_, self.items_ = users.values, items.values
         self.components_ = model.item_factors[:, :k].T
         self.user_factors_ = model.user_factors[:, :k]
@@ -219,7 +231,7 @@ class Serving:
         return open_ratings(X, duplicates=self.duplicates, columns=self.columns)
 
     def _open_rated(self, X: Any) -> RatingTable:
-        """Return a table with at least one rating."""
+        """Open ratings, refusing a table without any."""
         table = self._open(X)
         if not len(table):
             raise DataError(f"there is no rating among {table.shape[0]} users and {table.shape[1]} items")
@@ -232,14 +244,14 @@ def _check_count(n: Any) -> None:
 
 
 def _pairs(X: Any, columns: Mapping[str, str] | None) -> tuple[Any, Any]:
-    """Return users and items of pairs."""
+    """Return the users and the items of pairs."""
     if isinstance(X, tuple) and len(X) == 2:
         return X
     if hasattr(X, "columns") and hasattr(X, "__getitem__"):
         found = find_pair(list(X.columns), columns)
         if found is not None:
             return X[found[0]], X[found[1]]
-    pairs = np.asarray(X, object if isinstance(X, list) else None)  # NumPy would turn 1 beside "a" into text
+    pairs = np.asarray(X, object if isinstance(X, list) else None)  # NumPy would convert [1, "a"] to text
     if pairs.ndim != 2 or pairs.shape[1] != 2:
         raise DataError(f"pairs must be a tuple (users, items) or an array of shape (n, 2), got shape {pairs.shape}")
     return pairs[:, 0], pairs[:, 1]

@@ -1,1 +1,1 @@
-"""Tables of ratings: ids, opening, splitting."""
+"""Rating tables: ids, conversion from other types, train/test splits."""

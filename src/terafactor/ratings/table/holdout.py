@@ -1,4 +1,4 @@
-"""Ratings kept aside while a run learns."""
+"""Ratings held out of training, for evaluation."""
 
 from __future__ import annotations
 
@@ -16,36 +16,37 @@ from terafactor.errors import DataError, ParameterError
 from terafactor.ratings.table.table import RatingTable
 from terafactor.runs.parameters import to_plain
 
-DEFAULT_SHARE, DEFAULT_MOST = 0.05, 100_000
+DEFAULT_SHARE, MAX_DEFAULT = 0.05, 100_000
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Ratings to evaluate on, with those that tell who their users are."""
+    """Held-out ratings, and the training ratings that the codes of their users are computed from."""
 
-    known: RatingTable
-    """What is learned from."""
+    train: RatingTable
+    """Ratings to learn from."""
 
-    ratings: RatingTable
-    """What is kept aside."""
+    test: RatingTable
+    """Ratings held out; users and items have the numbers of ``train``, -1 if they are unknown there."""
 
 
 def hold_out_ratings(table: RatingTable, amount: Any, seed: int) -> tuple[RatingTable, HeldOut | None, dict[str, Any]]:
-    """Return the ratings to learn from, those held out (None when none), and what tells the choice again.
+    """Return the ratings to learn from, the held-out ones (None if there are none), and a description of the choice.
 
-    amount: a number of ratings, a share of them, None for the smaller of 5 % and 100 000, or what an earlier call told.
+    amount: a number of ratings, a share of them, None for the smaller of 5 % and 100 000, or the description that an
+    earlier call returned.
     """
-    asked = to_plain(amount["amount"] if isinstance(amount, Mapping) else amount)
-    if asked is None:
-        asked = min(int(DEFAULT_SHARE * len(table)), DEFAULT_MOST)
-    chosen = np.sort(generator(seed, Purpose.HOLDOUT).permutation(len(table))[: _count(asked, len(table))])
-    told = {"amount": asked, "ratings": len(chosen), "sha256": hashlib.sha256(chosen.tobytes()).hexdigest()}
-    if isinstance(amount, Mapping) and dict(amount) != told:
-        raise DataError(f"the ratings held out cannot be chosen again: they were {dict(amount)}, now {told}")
+    wanted = to_plain(amount["amount"] if isinstance(amount, Mapping) else amount)
+    if wanted is None:
+        wanted = min(int(DEFAULT_SHARE * len(table)), MAX_DEFAULT)
+    chosen = np.sort(generator(seed, Purpose.HOLDOUT).permutation(len(table))[: _count(wanted, len(table))])
+    choice = {"amount": wanted, "ratings": len(chosen), "sha256": hashlib.sha256(chosen.tobytes()).hexdigest()}
+    if isinstance(amount, Mapping) and dict(amount) != choice:
+        raise DataError(f"the held-out ratings cannot be reproduced: they were {dict(amount)}, now {choice}")
     if not len(chosen):
-        return table, None, told
-    kept = table.take(np.delete(np.arange(len(table)), chosen))
-    return kept, HeldOut(kept, table.take(chosen)), told
+        return table, None, choice
+    train = table.take(np.delete(np.arange(len(table)), chosen))
+    return train, HeldOut(train, table.take(chosen)), choice
 
 
 def _count(amount: Any, n_ratings: int) -> int:

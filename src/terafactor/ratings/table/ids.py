@@ -1,4 +1,4 @@
-"""Names of users and items, and the numbers that stand for them inside."""
+"""Ids of users and items, and the row and column numbers that the model uses for them."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from terafactor._typing import Array, Indices
 from terafactor.errors import DataError
 from terafactor.solver.state_dict import StateDict
 
-COMPACT = 4
-"""How many times wider than the number of ids a range of integers may be to be handled by counting."""
+MAX_RANGE_RATIO = 4
+"""Integer ids are numbered by counting if their range is at most this many times their number, else by sorting."""
 
-EXACT = 2**53
-"""Whole numbers below it are told apart as floats."""
+MAX_EXACT_FLOAT = 2**53
+"""Floats represent all integers up to this one."""
 
-LIMIT = 2**63
-"""Integers from here on are kept as uint64, which no model file holds."""
+INT64_END = 2**63
+"""Integers from this one on are kept as uint64, which model files cannot hold."""
 
 MISSING = ("None", "nan", "<NA>", "NaT")
-"""How NumPy, pandas and Python write what is not there."""
+"""Missing values of Python, NumPy and pandas, as text."""
 
 
 class Ids:
-    """Distinct ids of any type that can be compared for equality; their numbers are 0, 1, ...
+    """Distinct ids of any hashable type, numbered 0, 1, ...
 
     Parameters
     ----------
     values : ndarray of shape (n,)
-        The ids, in the order of their numbers: int64 (uint64 where one is 2**63 or more), text, or objects.
+        The ids, in the order of their numbers: int64 (uint64 if one is 2**63 or more), text, or objects.
     """
 
     def __init__(self, values: Array) -> None:
@@ -42,16 +42,16 @@ class Ids:
         return len(self.values)
 
     def __reduce__(self) -> tuple[type[Ids], tuple[Array]]:
-        """Leave what only speeds up finding out of copies and pickles."""
+        """Exclude the lookup tables from copies and pickles."""
         return Ids, (self.values,)
 
     @classmethod
     def of(cls, ids: Any) -> tuple[Ids, Array]:
-        """Return the distinct ids of a sequence, in ascending order where they have one, and the numbers (n,) int32."""
+        """Return the distinct ids of a sequence, sorted if they can be, and their numbers (n,) int32."""
         array = as_ids(ids)
         if array.dtype.kind in "iu" and len(array):
             low, high = array.min(), array.max()
-            if int(high) - int(low) < COMPACT * len(array) + 1024:
+            if int(high) - int(low) < MAX_RANGE_RATIO * len(array) + 1024:
                 return cls._by_counting(array, low, int(high) - int(low) + 1)
         if array.dtype == object:
             return cls._by_hashing(array)
@@ -62,10 +62,10 @@ class Ids:
     def _by_counting(cls, array: Array, low: Any, width: int) -> tuple[Ids, Array]:
         from terafactor.kernels.rating_order import mark_keys, number_keys
 
-        seen = np.zeros(width, np.bool_)
-        mark_keys(array, low, seen)
-        values = np.flatnonzero(seen).astype(array.dtype) + low
-        numbers = np.cumsum(seen, dtype=np.int32) - np.int32(1)
+        present = np.zeros(width, np.bool_)
+        mark_keys(array, low, present)
+        values = np.flatnonzero(present).astype(array.dtype) + low
+        numbers = np.cumsum(present, dtype=np.int32) - np.int32(1)
         out = np.empty(len(array), np.int32)
         number_keys(array, low, numbers, out)
         return cls(values), out
@@ -77,56 +77,56 @@ class Ids:
         return cls(_objects(list(known))), numbers
 
     def take(self, numbers: Indices) -> Array:
-        """Return the ids of numbers (any shape); that of -1 is -1 among integers, "" among text, None among others."""
+        """Return the ids of numbers (any shape); number -1 gives -1 among integers, "" among text, None otherwise."""
         kind = self.values.dtype.kind
-        nobody: Any = np.int64(-1).astype(self.values.dtype) if kind in "iu" else "" if kind == "U" else None
+        absent: Any = np.int64(-1).astype(self.values.dtype) if kind in "iu" else "" if kind == "U" else None
         taken = self.values[np.maximum(numbers, 0)] if len(self) else np.empty(numbers.shape, self.values.dtype)
-        taken[numbers < 0] = nobody
+        taken[numbers < 0] = absent
         return taken
 
     def find(self, ids: Any) -> Indices:
-        """Return the numbers of ids, -1 for those that are not known; types may be mixed."""
-        asked = as_ids(ids)
-        if self.values.dtype == object or asked.dtype.kind != self.values.dtype.kind:
-            return self._find_one_by_one(asked)
+        """Return the numbers of ids, -1 for unknown ones; types may be mixed."""
+        wanted = as_ids(ids)
+        if self.values.dtype == object or wanted.dtype.kind != self.values.dtype.kind:
+            return self._find_by_hash(wanted)
         if self._order is None:
             self._order = np.argsort(self.values, kind="stable")
-        places = np.searchsorted(self.values, asked, sorter=self._order)
-        numbers = self._order[np.minimum(places, len(self) - 1)] if len(self) else np.zeros(len(asked), np.int64)
-        return np.where(self.values[numbers] == asked, numbers, -1) if len(self) else numbers - 1
+        places = np.searchsorted(self.values, wanted, sorter=self._order)
+        numbers = self._order[np.minimum(places, len(self) - 1)] if len(self) else np.zeros(len(wanted), np.int64)
+        return np.where(self.values[numbers] == wanted, numbers, -1) if len(self) else numbers - 1
 
-    def _find_one_by_one(self, asked: Array) -> Indices:
+    def _find_by_hash(self, wanted: Array) -> Indices:
         if self._numbers is None:
             self._numbers = {value: number for number, value in enumerate(self.values.tolist())}
-        return np.array([self._numbers.get(value, -1) for value in asked.tolist()], np.int64)
+        return np.array([self._numbers.get(value, -1) for value in wanted.tolist()], np.int64)
 
     def extended(self, ids: Any) -> tuple[Ids, Indices]:
-        """Return these ids with new ones after them, and the numbers of the ids given."""
-        asked = as_ids(ids)
-        numbers = self.find(asked)
-        fresh, places = Ids.of(asked[numbers < 0])
-        numbers[numbers < 0] = len(self) + places
-        if not len(fresh):
+        """Return these ids followed by the new ones among ``ids``, and the numbers of ``ids``."""
+        wanted = as_ids(ids)
+        numbers = self.find(wanted)
+        new, new_numbers = Ids.of(wanted[numbers < 0])
+        numbers[numbers < 0] = len(self) + new_numbers
+        if not len(new):
             return self, numbers
-        if fresh.values.dtype.kind == self.values.dtype.kind:
-            return Ids(np.concatenate([self.values, fresh.values])), numbers
-        return Ids(as_ids([*self.values.tolist(), *fresh.values.tolist()])), numbers
+        if new.values.dtype.kind == self.values.dtype.kind:
+            return Ids(np.concatenate([self.values, new.values])), numbers
+        return Ids(as_ids([*self.values.tolist(), *new.values.tolist()])), numbers
 
     def state_dict(self) -> StateDict:
-        """Return them as what a file holds: integers as an array, text as its bytes and where each ends."""
+        """Return the content of a model file: an array of integers, or UTF-8 bytes and the end of each text."""
         if self.values.dtype.kind in "iu":
-            if len(self) and int(self.values.max()) >= LIMIT:
+            if len(self) and int(self.values.max()) >= INT64_END:
                 raise DataError(
-                    f"a model file holds ids that are integers below 2**63 or text, not {self.values.max()}: "
-                    "turn ids into text before fit, as with astype(str)"
+                    f"ids in a model file must be integers below 2**63 or text, got {self.values.max()}: "
+                    "convert ids to text before fit, for example with astype(str)"
                 )
             return StateDict({}, {"integers": self.values.astype(np.int64)})
         texts = self.values.tolist()
         if not all(isinstance(text, str) for text in texts):
             kinds = ", ".join(sorted({type(text).__name__ for text in texts}))
             raise DataError(
-                f"a model file can hold ids that are integers below 2**63 or text, not {kinds}: "
-                "turn ids into text before fit, as with astype(str)"
+                f"ids in a model file must be integers below 2**63 or text, got {kinds}: "
+                "convert ids to text before fit, for example with astype(str)"
             )
         parts = [text.encode() for text in texts]
         ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
@@ -141,16 +141,16 @@ class Ids:
         content = state_dict.array("text", (None,), np.uint8).tobytes()
         starts = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
         if len(ends) and (np.any(np.diff(ends, prepend=0) < 0) or ends[-1] != len(content)):
-            raise DataError("the texts of ids do not fit together: the file is not ours")
+            raise DataError("invalid text ids in the model file: not written by terafactor, or corrupted")
         return cls(np.array([content[a:b].decode() for a, b in zip(starts, ends, strict=True)], dtype=np.str_))
 
 
 def as_ids(ids: Any) -> Array:
-    """Return ids as an array (n,): int64 or uint64, text, or objects of any other type, or of several.
+    """Return ids as an array (n,): int64 or uint64, text, or objects of any other or of mixed types.
 
-    Whole numbers with a point in an array count as integers, which a table of floats had them for.
+    Integral values in a float array become integers: a table of floats stores integer ids that way.
     """
-    if isinstance(ids, list | tuple):  # NumPy would turn 1 beside "a" into text, and beside 2**63 into a float
+    if isinstance(ids, list | tuple):  # NumPy would convert [1, "a"] to text, and [1, 2**63] to floats
         return _from_objects(list(ids))
     array = np.asarray(ids.to_numpy() if hasattr(ids, "to_numpy") else ids)
     if array.ndim != 1:
@@ -158,14 +158,19 @@ def as_ids(ids: Any) -> Array:
     if array.dtype.kind == "U" or array.dtype == np.int64:
         return array
     if array.dtype.kind in "iu":
-        return array if len(array) and int(array.max()) >= LIMIT else array.astype(np.int64)
-    if array.dtype.kind == "f" and len(array) and np.all(array == np.rint(array)) and np.abs(array).max() < EXACT:
+        return array if len(array) and int(array.max()) >= INT64_END else array.astype(np.int64)
+    if (
+        array.dtype.kind == "f"
+        and len(array)
+        and np.all(array == np.rint(array))
+        and np.abs(array).max() < MAX_EXACT_FLOAT
+    ):
         return array.astype(np.int64)
     return _from_objects(list(array) if array.dtype.kind == "M" else array.tolist())
 
 
 def _from_objects(values: list[Any]) -> Array:
-    """Return Python objects as an array: integers and text as such, dates as those of Python, others as they are."""
+    """Return Python objects as an array of integers or text, or else of objects, with datetime64 as datetime."""
     kinds = {str if issubclass(kind, str) else int if _is_integer(kind) else kind for kind in set(map(type, values))}
     if kinds == {str}:
         return np.array(values, dtype=np.str_)

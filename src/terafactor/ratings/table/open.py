@@ -1,4 +1,4 @@
-"""Ratings from whatever a user has."""
+"""``open_ratings``: convert matrices, data frames, sequences and files to a rating table."""
 
 from __future__ import annotations
 
@@ -18,22 +18,33 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "rating": ("rating", "ratings", "score", "value", "stars", "r"),
     "time": ("timestamp", "time", "date"),
 }
-"""Names under which columns are recognized, whatever their case and the type that RecBole appends (``:token``)."""
+"""Recognized column names, ignoring case and the type suffix of RecBole (``:token``)."""
 
 
 def open_ratings(X: Any, *, duplicates: Duplicates = "error", columns: Mapping[str, str] | None = None) -> RatingTable:
-    """Return the ratings of a sparse matrix, a table, a data frame, three sequences, a dense matrix or a file.
+    """Convert ratings of any supported type to a :class:`RatingTable`.
 
     Parameters
     ----------
-    X : what holds ratings
-        A SciPy sparse matrix (users, items), of which stored entries are ratings; a :class:`RatingTable`; a data frame
-        with columns for user, item and rating; a tuple (users, items, ratings) or (users, items, ratings, times); a
-        dense matrix (users, items) with NaN where there is no rating; or the path of a file.
-    duplicates : {"error", "last", "mean"}
-        What to do when a user rates an item twice.
+    X : sparse matrix, RatingTable, data frame, tuple, dense array, or path
+        A SciPy sparse matrix of shape (n_users, n_items) whose stored entries are the ratings; a data frame with
+        columns for user, item and rating; a tuple (users, items, ratings) or (users, items, ratings, times); a dense
+        array of shape (n_users, n_items) with NaN for missing ratings; or a path that :func:`read_ratings` accepts.
+    duplicates : {"error", "last", "mean"}, default="error"
+        What to do if a user rates an item more than once.
     columns : mapping, optional
-        Which columns are "user", "item", "rating" and "time", when their names do not tell; "" leaves times out.
+        Names of the columns "user", "item", "rating" and "time", if they are not recognized; "" ignores times.
+
+    Returns
+    -------
+    RatingTable
+
+    Examples
+    --------
+    >>> from terafactor.ratings import open_ratings
+    >>> table = open_ratings((["ann", "bob", "bob"], ["dune", "dune", "heat"], [5, 3, 4]))
+    >>> table.shape, len(table)
+    ((2, 2), 3)
     """
     if isinstance(X, RatingTable):
         return X
@@ -50,51 +61,52 @@ def open_ratings(X: Any, *, duplicates: Duplicates = "error", columns: Mapping[s
     if isinstance(X, np.ndarray) and X.ndim == 2:
         return _from_dense(X)
     raise DataTypeError(
-        f"ratings must be a sparse matrix (users, items), a data frame or file with columns user, item and rating, "
-        f"a tuple of these three, or a dense matrix with NaN where there is no rating; got {type(X).__name__}"
+        "ratings must be a sparse matrix (n_users, n_items), a data frame or file with columns user, item and rating, "
+        f"a tuple (users, items, ratings), or a dense array with NaN for missing ratings; got {type(X).__name__}"
     )
 
 
 def find_columns(
     available: list[Any],
-    asked: Mapping[str, Any] | None = None,
+    given: Mapping[str, Any] | None = None,
     needed: tuple[str, ...] = ("user", "item", "rating"),
 ) -> dict[str, Any]:
-    """Return which of the columns are "user", "item", "rating" and "time"; those not needed may be absent."""
-    told = told_by_name(available) | dict(asked or {})
-    found = {role: name for role, name in told.items() if name not in (None, "")}
-    there = ", ".join(map(str, available))
+    """Return the columns "user", "item", "rating" and "time" of a table; only those in ``needed`` must exist."""
+    found = {
+        role: name for role, name in (match_names(available) | dict(given or {})).items() if name not in (None, "")
+    }
+    shown = ", ".join(map(str, available))
     for role, name in found.items():
         if name not in available:
-            raise DataError(f"there is no column {name!r} for {role}; there are {there}")
+            raise DataError(f"there is no column {name!r} for {role}; the columns are {shown}")
     missing = [role for role in needed if role not in found]
     if missing:
         raise DataError(
-            f"no column is recognized as {missing[0]} among {there}: "
-            f"say which, as in columns={{{missing[0]!r}: {available[0]!r}}} "
+            f"no column is recognized as {missing[0]} among {shown}: "
+            f"name it, as in columns={{{missing[0]!r}: {available[0]!r}}} "
             f"(on the command line --column {shlex.quote(f'{missing[0]}={available[0]}')})"
         )
     return found
 
 
-def told_by_name(available: list[Any], names: Mapping[str, tuple[str, ...]] = NAMES) -> dict[str, Any]:
-    """Return which column is what by its name, None where no name tells, in the order of ``names``."""
-    known = {_plain(name): name for name in reversed(available)}
-    return {role: next((known[name] for name in choices if name in known), None) for role, choices in names.items()}
+def match_names(available: list[Any], names: Mapping[str, tuple[str, ...]] = NAMES) -> dict[str, Any]:
+    """Return the column recognized for each role in ``names``, None if there is none."""
+    columns = {_normalized(name): name for name in reversed(available)}
+    return {role: next((columns[name] for name in choices if name in columns), None) for role, choices in names.items()}
 
 
-def find_pair(available: list[Any], asked: Mapping[str, Any] | None = None) -> tuple[Any, Any] | None:
-    """Return which columns of a table of pairs are user and item; None where it has two that are neither by name."""
-    wanted = {role: name for role, name in (asked or {}).items() if role in ("user", "item")}
+def find_pair(available: list[Any], given: Mapping[str, Any] | None = None) -> tuple[Any, Any] | None:
+    """Return the user and item columns of a table of pairs, None if it has two columns and recognizes neither."""
+    pair = {role: name for role, name in (given or {}).items() if role in ("user", "item")}
     names = {name for role in ("user", "item") for name in NAMES[role]}
-    told = any(_plain(name) in names or name in wanted.values() for name in available)
-    if len(available) == 2 and not told:
+    recognized = any(_normalized(name) in names or name in pair.values() for name in available)
+    if len(available) == 2 and not recognized:
         return None
-    found = find_columns(available, wanted, needed=("user", "item"))
+    found = find_columns(available, pair, needed=("user", "item"))
     return found["user"], found["item"]
 
 
-def _plain(name: Any) -> str:
+def _normalized(name: Any) -> str:
     return str(name).split(":")[0].strip().lower()
 
 

@@ -1,4 +1,4 @@
-"""Ratings split in two: to learn from and to test on."""
+"""Train/test splits of ratings."""
 
 from __future__ import annotations
 
@@ -13,17 +13,38 @@ from terafactor.errors import DataError, ParameterError
 from terafactor.ratings.table.table import RatingTable
 
 Splitter = Callable[[RatingTable, float, int], tuple[RatingTable, RatingTable]]
-"""Takes a table, the share to test on and a seed; returns ratings to learn from and ratings to test on."""
+"""Function of a table, the share of test ratings and a seed that returns training and test ratings."""
 
 
 def split_randomly(table: RatingTable, test_share: float = 0.25, seed: int = 0) -> tuple[RatingTable, RatingTable]:
-    """Test on a random share of all ratings."""
+    """Return training ratings and a random share of all ratings as test ratings.
+
+    Examples
+    --------
+    >>> from terafactor import RatingTable
+    >>> from terafactor.datasets import make_ratings
+    >>> from terafactor.ratings import split_randomly
+    >>> train, test = split_randomly(RatingTable.of(*make_ratings()), test_share=0.25)
+    >>> len(train) > 2.9 * len(test)
+    True
+    """
     order = generator(seed, Purpose.HOLDOUT).permutation(len(table))
     return _split(table, order[: _count(test_share, len(table))])
 
 
 def split_per_user(table: RatingTable, test_share: float = 0.25, seed: int = 0) -> tuple[RatingTable, RatingTable]:
-    """Test on a random share of the ratings of each user, rounded down: all users stay known."""
+    """Return training ratings and a random share of the ratings of each user, rounded down, as test ratings.
+
+    Every user keeps training ratings.
+
+    Examples
+    --------
+    >>> from terafactor import RatingTable
+    >>> from terafactor.ratings import split_per_user
+    >>> train, test = split_per_user(RatingTable.of([1, 1, 1, 2, 2], [1, 2, 3, 1, 2], [3, 4, 5, 3, 4]), test_share=0.5)
+    >>> test.users.tolist()
+    [0, 1]
+    """
     _count(test_share, len(table))
     order = generator(seed, Purpose.HOLDOUT).permutation(len(table))
     order = order[np.argsort(table.users[order], kind="stable")]
@@ -33,9 +54,18 @@ def split_per_user(table: RatingTable, test_share: float = 0.25, seed: int = 0) 
 
 
 def split_by_time(table: RatingTable, test_share: float = 0.25, seed: int = 0) -> tuple[RatingTable, RatingTable]:
-    """Test on the latest ratings, as a service that predicts the future would be; the seed is not used."""
+    """Return training ratings and the latest ratings as test ratings; the seed is not used.
+
+    Examples
+    --------
+    >>> from terafactor import RatingTable
+    >>> from terafactor.ratings import split_by_time
+    >>> train, test = split_by_time(RatingTable.of([1, 1, 2, 2], [1, 2, 1, 2], [3, 4, 3, 4], [30, 10, 40, 20]))
+    >>> test.times.tolist()
+    [40]
+    """
     if table.times is None:
-        raise DataError("the ratings have no times: split_randomly and split_per_user need none")
+        raise DataError("the ratings have no times: use split_randomly or split_per_user")
     order = np.argsort(table.times, kind="stable")
     return _split(table, order[len(table) - _count(test_share, len(table)) :])
 
