@@ -8,7 +8,7 @@ are transposed, (p, k), each feature contiguous.
 import numpy as np
 
 from terafactor._threads import TILE
-from terafactor.kernels.atoms import least_curvature
+from terafactor.kernels.atoms import GROUP, finish_candidate, least_curvature, start_candidates, sweep_weights
 from terafactor.kernels.blas import add_product, add_upper_square
 from terafactor.kernels.jit import jit
 
@@ -62,10 +62,10 @@ def multiply_earlier_rows(starts, rows, entries, longest, first, last, out):
 
 
 @jit
-def inner_products_of_features(gemm, syrk, dictionary, data_code, first, last, grams):
-    """Put the upper triangle of ``[D; B] [D; B]'`` of some tiles in ``grams`` (tiles, 2k, 2k).
+def gram_of_tiles(gemm, syrk, dictionary, data_code, first, last, grams):
+    """``grams[t] = [D_t; B_t] @ [D_t; B_t].T`` (upper triangle) for some tiles t.
 
-    dictionary, data_code (p, k).
+    gemm, syrk: addresses of BLAS; dictionary, data_code (p, k); grams (tiles, 2k, 2k) out.
     """
     n_features, k = dictionary.shape
     for tile in range(first, last):
@@ -77,17 +77,25 @@ def inner_products_of_features(gemm, syrk, dictionary, data_code, first, last, g
 
 
 @jit
-def absorb_rows(gemm, keep, codes, with_atoms, with_statistics, with_each_other, gram):
-    """Make ``gram`` (2k, 2k) that of [D; keep B + A' X], with X the rows of a batch and A their ``codes``.
+def update_gram(gemm, keep, codes, start, stop, with_atoms, with_statistics, with_earlier, gram):
+    """Update ``gram`` (2k, 2k), that of [D; B], to that of [D; keep B + A' X], with X the rows from start to stop.
 
-    gemm: address of BLAS for float64; codes, with_atoms = ``X D'`` (b, k); with_statistics = ``X B'`` (b, k),
-    overwritten; with_each_other (b, b): see :func:`multiply_earlier_rows`; all float64.
+    gemm: address of BLAS for float64; codes (b, k), float64: A; with_atoms, with_statistics (m, k): ``X D'``, ``X B'``
+    of all rows; with_earlier (m, m): see :func:`multiply_earlier_rows`; gram in/out, float64.
     """
-    k = codes.shape[1]
-    added = np.empty((2 * k, k))  # [D X' A; (keep B + half of A' X) X' A], transposed
-    add_product(gemm, with_atoms.T, codes, 0.0, added[:k])
-    add_product(gemm, with_each_other, codes, keep, with_statistics)
-    add_product(gemm, with_statistics.T, codes, 0.0, added[k:])
+    n_rows, k = codes.shape
+    pairs, rows = np.empty((n_rows, n_rows)), np.empty((n_rows, 2 * k))
+    for i in range(n_rows):
+        for j in range(n_rows):
+            pairs[i, j] = with_earlier[start + i, start + j]
+        for j in range(k):
+            rows[i, j] = with_atoms[start + i, j]
+            rows[i, k + j] = with_statistics[start + i, j]
+    # With L the lower triangle of X X', half its diagonal: (A'X)(A'X)' = A'LA + (A'LA)'. So added[k:] is half of what
+    # B B' gains, and its transpose the other half.
+    add_product(gemm, pairs, codes, keep, rows[:, k:])
+    added = np.empty((2 * k, k))
+    add_product(gemm, rows.T, codes, 0.0, added)
     for i in range(k):
         for j in range(k):
             gram[i, k + j] = keep * gram[i, k + j] + added[i, j]
@@ -96,57 +104,67 @@ def absorb_rows(gemm, keep, codes, with_atoms, with_statistics, with_each_other,
 
 
 @jit
-def sweep_combinations(gemm, gram, code_gram, limit, least, moves, sizes):
-    """Sweep over the atoms, each a combination of atoms and statistics, onto the l2 ball; return whether it could be.
+def sweep_in_subspace(gemm, gram, code_gram, limit, least, coefficients, sizes):
+    """Sweep over the atoms with the l2 ball, given inner products alone; return False if norms are lost in rounding.
 
     gemm: address of BLAS for float64; gram (2k, 2k) in/out: inner products of [D; B]; code_gram (k, k); limit: bound of
-    the squared norm; moves (k, 2k) out: new D = moves [D; B]; sizes (k,) in/out: squared norms of those moved.
+    the squared norm; coefficients (k, 2k) out: new D = coefficients [D; B]; sizes (k,) in/out: squared norms.
 
-    Atom j becomes ``(b_j - sum over others of c_ji d_i) / c_jj``, and so do its coefficients and its inner products
-    with all of [D; B], as sums of those of the others, each as it is when j's turn comes. Where these cancel, and
-    ``least`` times the sum of their squares is more than the square of the sum, its norm is lost in rounding: then
-    nothing is changed.
+    Each vector is a row of 4k numbers, its coefficients and its inner products with all of [D; B], and both move as the
+    vector itself does. Where the terms of a candidate cancel, its squared norm is rounding: it is trusted if it is at
+    least ``least`` times the sum of the squared norms of the terms. Otherwise nothing but coefficients is changed.
     """
     k, floor = len(code_gram), least_curvature(code_gram)
-    both, squares = np.zeros((k, 4 * k)), np.empty(k)  # [moves, moves gram]; squared norms
+    vectors, candidates, squares = np.zeros((2 * k, 4 * k)), np.empty((GROUP, 4 * k)), np.empty(k)
+    for i in range(2 * k):
+        vectors[i, i] = 1.0
+        for j in range(2 * k):
+            vectors[i, 2 * k + j] = gram[i, j]
+    for i in range(k):
+        squares[i] = gram[i, i]
+    atoms, statistics = vectors[:k], vectors[k:]
+    weights, at_start = sweep_weights(code_gram, GROUP, gram.dtype)
     for j in range(k):
-        both[j, j] = 1.0
-        squares[j] = gram[j, j]
-        for at in range(2 * k):
-            both[j, 2 * k + at] = gram[j, at]
-    for j in range(k):
-        curvature, row = code_gram[j, j], both[j]
+        curvature, atom, new, size = code_gram[j, j], atoms[j], candidates[j % GROUP], 0.0
+        start_candidates(gemm, weights, at_start, atoms, j, 0, 4 * k, candidates)
         if curvature <= floor:
             continue
-        for at in range(2 * k):
-            row[at] = 1.0 / curvature if at == k + j else 0.0
-            row[2 * k + at] = gram[k + j, at] / curvature
+        finish_candidate(statistics, atoms, weights, curvature, False, j, 0, 4 * k, candidates)
         terms = gram[k + j, k + j] / curvature**2
         for i in range(k):
-            if i != j:
-                share, other = -code_gram[j, i] / curvature, both[i]
-                terms += share * share * squares[i]
-                for at in range(4 * k):
-                    row[at] += share * other[at]
-        size = 0.0
-        for at in range(2 * k):
-            size += row[at] * row[2 * k + at]
+            terms += weights[j, i] * weights[j, i] * squares[i]
+        for i in range(2 * k):
+            size += new[i] * new[2 * k + i]
         if not size >= least * terms:
             return False
         scale = np.sqrt(limit / size) if size > limit else 1.0
-        for at in range(4 * k):
-            row[at] *= scale
+        for i in range(4 * k):
+            atom[i] = scale * new[i]
         squares[j] = min(size, limit)
-    add_product(gemm, both[:, 2 * k :], both[:, : 2 * k].T, 0.0, gram[:k, :k])
+    add_product(gemm, atoms[:, 2 * k :], atoms[:, : 2 * k].T, 0.0, gram[:k, :k])
     for i in range(k):
         if code_gram[i, i] > floor:
             sizes[i] = squares[i]
         for j in range(2 * k):
-            moves[i, j] = both[i, j]
+            coefficients[i, j] = atoms[i, j]
         for j in range(k):
-            gram[i, k + j] = both[i, 3 * k + j]
-            gram[k + j, i] = both[i, 3 * k + j]
+            gram[i, k + j] = atoms[i, 3 * k + j]
+            gram[k + j, i] = atoms[i, 3 * k + j]
     return True
+
+
+@jit
+def update_rows(gemm, keep, codes, coefficients, start, stop, with_earlier, with_statistics, with_atoms, with_moved):
+    """``X B', X D' = keep X B' + X X_b' A, coefficients applied to both``, for the rows X after a batch X_b.
+
+    codes (b, k): A, of the rows from start to stop; coefficients (k, 2k): see :func:`sweep_in_subspace`; with_earlier
+    (m, m); with_statistics (m, k) in/out; with_atoms (m, k): before the step; with_moved (m, k) out: after it.
+    """
+    k = codes.shape[1]
+    statistics, moved = with_statistics[stop:], with_moved[stop:]
+    add_product(gemm, with_earlier[stop:, start:stop], codes, keep, statistics)
+    add_product(gemm, with_atoms[stop:], coefficients[:, :k].T, 0.0, moved)
+    add_product(gemm, statistics, coefficients[:, k:].T, 1.0, moved)
 
 
 @jit

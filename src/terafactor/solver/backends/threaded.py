@@ -14,7 +14,7 @@ import numpy as np
 
 from terafactor._threads import Executor, features_of, n_tiles
 from terafactor._typing import Array, Indices
-from terafactor.kernels.atoms import BLOCK, sweep_tiles
+from terafactor.kernels.atoms import block_length, sweep_tiles
 from terafactor.kernels.barrier import RELEASED
 from terafactor.kernels.blas import address
 from terafactor.kernels.gather import gather_columns, gather_features, scatter_columns, scatter_features
@@ -117,7 +117,8 @@ class ThreadedBackend:
         self, atoms: Array, data_code: Array, code_gram: Array, ball: Any, sizes: Array, multipliers: Array, whole: bool
     ) -> None:
         (k, n_observed), n_parts = atoms.shape, n_tiles(atoms.shape[1])
-        candidates, partial = np.empty((min(BLOCK, k), n_observed), atoms.dtype), np.zeros((2, n_parts, 4))
+        candidates = np.empty((block_length(k, atoms.itemsize), n_observed), atoms.dtype)
+        partial = np.zeros((2, n_parts, 4))
         new_sizes = np.full((k, n_parts + 1), STAYED)
         before, barrier = np.zeros(k) if whole else sizes, np.zeros(1, np.int64)
         gemm, counter = address("gemm", atoms.dtype), barrier.ctypes.data

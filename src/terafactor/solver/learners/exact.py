@@ -14,8 +14,8 @@ import numpy as np
 from terafactor._threads import n_tiles
 from terafactor._typing import Array, Indices
 from terafactor.data import Batch, MatrixSource
-from terafactor.kernels.atoms import UNUSED
-from terafactor.kernels.projection import project
+from terafactor.kernels.atoms import block_length, sweep_whole_atoms
+from terafactor.kernels.blas import address
 from terafactor.problem import Problem
 from terafactor.solver.backends import Backend
 from terafactor.solver.learners.batches import BatchLearner
@@ -44,13 +44,9 @@ def update_whole_atoms(
     if columns is None:
         update_on_mask(state, atoms, data_code, columns, problem, backend)
         return
-    l1_weight, l2_weight, limit, positive = problem.constraint.as_scalars()
-    code_gram, scratch = state.code_gram, np.empty((2, n_tiles(state.dictionary.shape[1]), 4))
-    weights = code_gram.astype(atoms.dtype)
-    for j in np.flatnonzero(code_gram.diagonal() > UNUSED * code_gram.trace()):
-        whole = state.dictionary[j]
-        residual = (data_code[j] - weights[j] @ atoms).astype(np.float64)
-        whole[columns] = atoms[j] + residual / code_gram[j, j]
-        project(whole, l1_weight, l2_weight, limit, positive, scratch)
-        atoms[j] = whole[columns]
-    state.sizes = problem.constraint.psi(state.dictionary)
+    candidates = np.empty((block_length(len(atoms), atoms.itemsize), len(columns)), atoms.dtype)
+    partial = np.empty((2, n_tiles(state.dictionary.shape[1]), 4))
+    sweep_whole_atoms(
+        address("gemm", atoms.dtype), atoms, data_code, state.code_gram, *problem.constraint.as_scalars(), columns,
+        candidates, partial, state.dictionary, state.sizes,
+    )  # fmt: skip

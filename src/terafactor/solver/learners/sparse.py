@@ -42,17 +42,18 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from terafactor._threads import TILE, n_tiles
-from terafactor._typing import Array, Indices
+from terafactor._typing import Array
 from terafactor.data import BatchStream, MatrixSource, SparseBatches
 from terafactor.kernels.blas import FLOAT64, address
 from terafactor.kernels.solve import is_definite
 from terafactor.kernels.sparse import (
-    absorb_rows,
     combine,
-    inner_products_of_features,
+    gram_of_tiles,
     multiply_earlier_rows,
     multiply_stored,
-    sweep_combinations,
+    sweep_in_subspace,
+    update_gram,
+    update_rows,
 )
 from terafactor.kernels.statistics import add_rounding
 from terafactor.problem import Problem
@@ -99,7 +100,7 @@ class SparseLearner(BatchLearner):
         codes = np.empty((len(data.rows), len(state.dictionary)), state.dictionary.dtype)
         n_done = 0
         if np.ptp(state.feature_counts) == 0:  # or else features weigh the same rows differently
-            n_done = self._advance_in_span(state, data, codes)
+            n_done = self._advance_in_subspace(state, data, codes)
         for part in data.parts[n_done:]:
             codes[part] = self.step(state, data.batch(part))
         last = data.parts[-1]
@@ -108,31 +109,31 @@ class SparseLearner(BatchLearner):
             worst = find_worst_rows(state, data.batch(last), codes[last], self.options)
         return Evidence(data.rows, codes, len(data.parts), data.n_bytes, worst)
 
-    def _advance_in_span(self, state: State, data: SparseBatches, codes: Array) -> int:
+    def _advance_in_subspace(self, state: State, data: SparseBatches, codes: Array) -> int:
         """Do the steps up to one whose sweep, or whose codes, need the features; put their codes in ``codes`` (m, k).
 
         Returns how many there are, at least one.
         """
-        span, dtype = Span(state, data.values, self.backend), state.dictionary.dtype
+        subspace, dtype = Subspace(state, data.values, self.backend), state.dictionary.dtype
         count, n_done, moved = int(state.feature_counts[0]), 0, True
         while moved and n_done < len(data.parts):
-            gram = span.gram_of_atoms()
+            gram = subspace.gram_of_atoms()
             if n_done and not is_definite(gram):
                 break
             part = data.parts[n_done]
-            products = span.inner[part, : len(gram)].astype(np.float64, order="C")
+            products = subspace.with_atoms[part].astype(np.float64)
             found = code_rows(gram, products, self.problem, self.backend, 1.0).astype(dtype)
             count += len(found)
             gain = blend_codes(state, found, len(found), count, self.problem, self.options.schedule)
             weight = min(1.0, gain * len(found) / count)
             codes[part] = found
-            moved = span.step(
+            moved = subspace.step(
                 part, 1 - weight, (weight / len(found)) * found, self.problem.constraint.as_scalars()[2], state
             )
             n_done += 1
         state.n_batches += n_done
         state.feature_counts += part.stop  # rows of all batches up to the last that was done
-        span.write(state)
+        subspace.write(state)
         if not moved:
             self._sweep(state)
         return n_done
@@ -157,81 +158,86 @@ def group_length(n_features: int, n_components: int, batch_size: int, stored_sha
 
 
 @dataclass(frozen=True)
-class Move:
-    """What a step does: ``B = keep * B + codes' X`` for the rows of a part, then ``D = moves [D; B]``."""
+class Step:
+    """What a step did: ``B = keep * B + codes' X`` for the rows of a part, then ``D = coefficients [D; B]``."""
 
     part: slice
     keep: float
     codes: Array
     """(b, k), float64."""
 
-    moves: Array
+    coefficients: Array
     """(k, 2k), float64."""
 
 
-class Span:
-    """Atoms and statistics as combinations of what a group began with and of its rows: what a step needs of them."""
+class Subspace:
+    """Atoms and statistics as combinations of those before a group of steps, and of its rows.
+
+    Parameters
+    ----------
+    state : State
+        Before the group, in order F; :meth:`write` changes it.
+    rows : csr_array (m, p)
+        The rows of the group.
+    backend : Backend
+    """
 
     gram: Array
     """Inner products of atoms and statistics (2k, 2k), float64."""
 
-    inner: Array
-    """Inner products of rows with atoms and statistics (m, 2k), up to date for rows that are to come."""
+    with_atoms: Array
+    """Inner products of rows with the atoms (m, k), up to date for rows not yet learned from."""
 
     def __init__(self, state: State, rows: Any, backend: Backend) -> None:
         self.backend = backend
         self.k, self.n_rows = len(state.dictionary), rows.shape[0]
         self.columns = rows.tocsc()
         self.starts, self.rows = self.columns.indptr.astype(np.uint64), self.columns.indices.astype(np.uint16)
-        self.gram = self._gram(state.dictionary.T, state.data_code.T)
-        self.inner, self._with_earlier = self._inner(state.dictionary.T, state.data_code.T)
-        self._moves: list[Move] = []
+        dictionary, data_code = state.dictionary.T, state.data_code.T
+        self.gram = self._gram(dictionary, data_code)
+        self.with_atoms, self._with_statistics, self._with_moved = np.zeros((3, self.n_rows, self.k), dictionary.dtype)
+        self._with_earlier = np.zeros((self.n_rows, self.n_rows), dictionary.dtype)
+        self._fill_inner_products(dictionary, data_code)
+        self._steps: list[Step] = []
 
     def gram_of_atoms(self) -> Array:
-        """Return the inner products of the atoms (k, k), made definite."""
+        """Return the inner products of the atoms (k, k), regularized."""
         gram = self.gram[: self.k, : self.k].copy()
-        add_rounding(gram, float(np.finfo(self.inner.dtype).eps))
+        add_rounding(gram, float(np.finfo(self.with_atoms.dtype).eps))
         return gram
 
     def _gram(self, dictionary: Array, data_code: Array) -> Array:
         """Return the inner products of atoms and statistics (2k, 2k), tiles added in float64."""
-        k, dtype, n_parts = self.k, dictionary.dtype, n_tiles(len(dictionary))
+        dtype, n_parts = dictionary.dtype, n_tiles(len(dictionary))
         gemm, syrk = address("gemm", dtype), address("syrk", dtype)
-        grams = np.zeros((n_parts, 2 * k, 2 * k), dtype)
+        grams = np.zeros((n_parts, 2 * self.k, 2 * self.k), dtype)
 
-        def fill(first: int, last: int) -> None:
-            inner_products_of_features(gemm, syrk, dictionary, data_code, first, last, grams)
+        def work(first: int, last: int) -> None:
+            gram_of_tiles(gemm, syrk, dictionary, data_code, first, last, grams)
 
-        self.backend.split(fill, n_parts)
+        self.backend.split(work, n_parts)
         upper = np.triu(grams.sum(axis=0, dtype=np.float64))
         return upper + np.triu(upper, 1).T
 
-    def _inner(self, dictionary: Array, data_code: Array) -> tuple[Array, Array]:
-        """Return ``X [D; B]'`` (m, 2k) and ``X X'`` (m, m), of which half the diagonal and nothing above it."""
-        with_atoms, with_statistics = np.zeros((2, self.n_rows, self.k), dictionary.dtype)
+    def _fill_inner_products(self, dictionary: Array, data_code: Array) -> None:
+        """Compute those of rows with atoms, with statistics, and with rows before them: half of that with themselves.
+
+        Columns that many rows store are multiplied as a dense matrix, the others by pairs of stored entries.
+        """
         longest = int(FREQUENT * self.n_rows)
         frequent = np.flatnonzero(np.diff(self.columns.indptr) > longest)
-        with_earlier = self._inner_in_columns(frequent)
+        for start in range(0, len(frequent), TILE):
+            part = self.columns[:, frequent[start : start + TILE]].toarray()
+            self._with_earlier += np.tril(part @ part.T)
+        self._with_earlier.flat[:: self.n_rows + 1] /= 2
         stored = self.starts, self.rows, self.columns.data
 
-        def fill(first: int, last: int) -> None:
-            multiply_stored(*stored, dictionary, first, last, with_atoms)
-            multiply_stored(*stored, data_code, first, last, with_statistics)
-            multiply_earlier_rows(*stored, longest, first, last, with_earlier)
+        def work(first: int, last: int) -> None:
+            multiply_stored(*stored, dictionary, first, last, self.with_atoms)
+            multiply_stored(*stored, data_code, first, last, self._with_statistics)
+            multiply_earlier_rows(*stored, longest, first, last, self._with_earlier)
 
-        self.backend.split(fill, self.n_rows)
-        return np.hstack([with_atoms, with_statistics]), with_earlier
-
-    def _inner_in_columns(self, chosen: Indices) -> Array:
-        """Return the part of ``X X'`` that some columns make, as :meth:`_inner` has it."""
-        inner = np.zeros((self.n_rows, self.n_rows), self.columns.dtype)
-        if not len(chosen):
-            return inner
-        for start in range(0, len(chosen), TILE):
-            part = self.columns[:, chosen[start : start + TILE]].toarray()
-            inner += part @ part.T
-        inner.flat[:: self.n_rows + 1] /= 2
-        return np.tril(inner)
+        self.backend.split(work, self.n_rows)
 
     def step(self, part: slice, keep: float, codes: Array, limit: float, state: State) -> bool:
         """``B = keep * B + codes' X`` for the rows ``part``, codes (b, k); then move every atom once, and project it.
@@ -239,40 +245,42 @@ class Span:
         Of ``state``, ``code_gram`` is used, and ``sizes`` changes. Returns whether atoms were moved: they are not where
         their norms would be lost in rounding, and then this is the last step.
         """
-        dtype, k = self.inner.dtype, self.k
-        move = Move(part, keep, codes.astype(np.float64), np.empty((k, 2 * k)))
-        gemm = address("gemm", FLOAT64)
-        rows = (np.array(half, np.float64, order="C") for half in (self.inner[part, :k], self.inner[part, k:]))
-        absorb_rows(gemm, keep, move.codes, *rows, self._with_earlier[part, part].astype(np.float64), self.gram)
+        dtype, rows = codes.dtype, (part.start, part.stop)
+        done = Step(part, keep, codes.astype(np.float64), np.empty((self.k, 2 * self.k)))
+        precise = address("gemm", FLOAT64)
+        update_gram(
+            precise, keep, done.codes, *rows, self.with_atoms, self._with_statistics, self._with_earlier, self.gram
+        )
         least = float(np.finfo(dtype).eps) / PRECISION
-        moved = bool(sweep_combinations(gemm, self.gram, state.code_gram, limit, least, move.moves, state.sizes))
+        moved = sweep_in_subspace(precise, self.gram, state.code_gram, limit, least, done.coefficients, state.sizes)
         if not moved:
-            move.moves[:] = np.eye(k, 2 * k)
+            done.coefficients[:] = np.eye(self.k, 2 * self.k)
         elif part.stop < self.n_rows:
-            inner = self.inner[part.stop :]
-            inner[:, k:] *= dtype.type(keep)
-            inner[:, k:] += self._with_earlier[part.stop :, part] @ codes
-            inner[:, :k] = inner @ move.moves.T.astype(dtype)
-        self._moves.append(move)
-        return moved
+            update_rows(
+                address("gemm", dtype), keep, codes, done.coefficients.astype(dtype), *rows, self._with_earlier,
+                self._with_statistics, self.with_atoms, self._with_moved,
+            )  # fmt: skip
+            self.with_atoms, self._with_moved = self._with_moved, self.with_atoms
+        self._steps.append(done)
+        return bool(moved)
 
     def write(self, state: State) -> None:
-        """Compute atoms and statistics."""
+        """Compute atoms and statistics on the features."""
         k, dtype = self.k, state.dictionary.dtype
         from_atoms, from_statistics, of_rows, keep = np.eye(k), np.zeros((k, k)), np.zeros((self.n_rows, 2 * k)), 1.0
-        for move in reversed(self._moves):
-            before = from_atoms @ move.moves
+        for done in reversed(self._steps):
+            before = from_atoms @ done.coefficients
             from_statistics += before[:, k:]
-            of_rows[move.part, :k] = move.codes @ from_statistics.T
-            of_rows[move.part, k:] = keep * move.codes
-            from_atoms, from_statistics, keep = before[:, :k], move.keep * from_statistics, keep * move.keep
+            of_rows[done.part, :k] = done.codes @ from_statistics.T
+            of_rows[done.part, k:] = keep * done.codes
+            from_atoms, from_statistics, keep = before[:, :k], done.keep * from_statistics, keep * done.keep
         gemm, weights = address("gemm", dtype), of_rows.astype(dtype)
         of_atoms, of_statistics = (np.ascontiguousarray(part.T, dtype) for part in (from_atoms, from_statistics))
 
-        def part(first: int, last: int) -> None:
+        def work(first: int, last: int) -> None:
             combine(
                 gemm, self.starts, self.rows, self.columns.data, of_atoms, of_statistics, weights, dtype.type(keep),
                 first, last, state.dictionary.T, state.data_code.T,
             )  # fmt: skip
 
-        self.backend.split(part, n_tiles(state.dictionary.shape[1]))
+        self.backend.split(work, n_tiles(state.dictionary.shape[1]))
