@@ -1,4 +1,4 @@
-"""Confounds: given, found beside images, or missing."""
+"""Confounds: given, found in the tables of fMRIPrep, or missing."""
 
 import logging
 
@@ -11,11 +11,11 @@ from terafactor.brain.preparation import masked_images
 from terafactor.errors import DataError
 
 
-def test_auto_takes_motion_and_drifts_from_the_table_beside_the_image(study):
+def test_auto_reads_motion_and_drifts_from_the_table_of_the_run(study):
     found = resolve_confounds("auto", study.images)
     table = np.genfromtxt(study.confounds[2], names=True)
     np.testing.assert_allclose(found[2].values, np.stack([table[name] for name in table.dtype.names], axis=1))
-    assert found[2].kept is None
+    assert found[2].sample_mask is None
 
 
 @pytest.mark.parametrize(
@@ -34,11 +34,11 @@ def test_auto_knows_the_names_of_fmriprep(tmp_path, image):
     np.testing.assert_array_equal(found.values, [[1], [2]])
 
 
-def test_auto_leaves_out_volumes_before_the_steady_state(tmp_path):
+def test_auto_drops_volumes_before_the_steady_state(tmp_path):
     lines = ["trans_x\tnon_steady_state_outlier00", "n/a\t1", "0.1\t0", "0.2\t0"]
     (tmp_path / "sub-1_desc-confounds_timeseries.tsv").write_text("\n".join(lines) + "\n")
     (found,) = resolve_confounds("auto", [str(tmp_path / "sub-1_bold.nii.gz")])
-    np.testing.assert_array_equal(found.kept, [1, 2])
+    np.testing.assert_array_equal(found.sample_mask, [1, 2])
     assert found.length(3) == 2
 
 
@@ -48,7 +48,7 @@ def test_a_table_without_known_columns_is_named(tmp_path):
         resolve_confounds("auto", [str(tmp_path / "sub-1_bold.nii.gz")])
 
 
-def test_missing_confounds_are_said(study, tmp_path, caplog):
+def test_missing_confounds_are_logged(study, tmp_path, caplog):
     alone = tmp_path / "sub-09_task-rest_bold.nii.gz"
     with caplog.at_level(logging.WARNING, "terafactor"):
         found = resolve_confounds("auto", [study.images[0], alone])
@@ -61,8 +61,8 @@ def test_missing_confounds_are_said(study, tmp_path, caplog):
 def test_confounds_are_removed(study):
     cleaned = masked_images(study.images[:1], "auto", study.mask, {}).read(np.arange(50))
     (confounds,) = resolve_confounds("auto", study.images[:1])
-    centred = confounds.values - confounds.values.mean(axis=0)
-    assert np.abs(centred.T @ cleaned).max() < 1e-2 * np.abs(centred).sum()
+    centered = confounds.values - confounds.values.mean(axis=0)
+    assert np.abs(centered.T @ cleaned).max() < 1e-2 * np.abs(centered).sum()
 
 
 def test_given_confounds_match_the_images(study):
@@ -70,9 +70,9 @@ def test_given_confounds_match_the_images(study):
     found = resolve_confounds([*arrays[:3], None], study.images)
     assert [entry.values is None for entry in found] == [False, False, False, True]
     assert found[0].digest() != found[1].digest()
-    with pytest.raises(DataError, match="3 entries, but there are 4 images"):
+    with pytest.raises(DataError, match="3 entries for 4 images"):
         resolve_confounds(arrays[:3], study.images)
-    with pytest.raises(DataError, match=r"absent\.tsv do not exist"):
+    with pytest.raises(DataError, match=r"absent\.tsv does not exist"):
         resolve_confounds(["absent.tsv"] * 4, study.images)
 
 
@@ -82,7 +82,7 @@ def test_confounds_of_another_length_name_the_image(study):
         source.read(np.array([0]))
 
 
-def test_a_single_table_is_that_of_a_single_image(study):
+def test_a_single_table_belongs_to_a_single_image(study):
     table = pd.DataFrame(np.random.default_rng(0).standard_normal((50, 2)), columns=["trans_x", "csf"])
     (found,) = resolve_confounds(table, study.images[:1])
     assert found.values is table

@@ -1,4 +1,4 @@
-"""Which images are meant: paths, globs, folders of BIDS derivatives, images in memory."""
+"""Find images: expand globs and folders of BIDS derivatives."""
 
 from __future__ import annotations
 
@@ -9,74 +9,75 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from terafactor.brain.surfaces import twin_files
+from terafactor.brain.surfaces import hemisphere_files
 from terafactor.data.open import files_matching
 from terafactor.errors import DataError
 
 PATTERNS = ("*_bold.nii.gz", "*_bold.nii", "*_bold.dtseries.nii", "*_bold.ptseries.nii", "*hemi-L*_bold.func.gii")
-"""Files of a BIDS folder that hold series."""
+"""Names of the series in a BIDS folder."""
 
-SURFACE = re.compile(r"hemi-[LR][^/]*\.gii(\.gz)?$")
-"""Files that hold one hemisphere."""
+HEMISPHERE = re.compile(r"hemi-[LR][^/]*\.gii(\.gz)?$")
+"""Names of the files of one hemisphere."""
 
 SPACE = re.compile(r"_(space|cohort|res|den)-[A-Za-z0-9]+")
+"""Parts of a name that define the space of an image."""
 
 
-def find_images(things: Any) -> list[Any]:
-    """Return images as a flat list: globs are expanded, and folders searched for the series of BIDS derivatives.
+def find_images(inputs: Any) -> list[Any]:
+    """Return paths and images as a flat list, with globs and folders of BIDS derivatives expanded.
 
     Parameters
     ----------
-    things : path, glob, folder, image, or sequence of these
+    inputs : path, glob, folder, image, or sequence of these
     """
-    found = _without_twins(list(_found(things)))
+    found = _without_second_hemispheres(list(_expand(inputs)))
     if not found:
-        raise DataError("there is no image: an empty list was given")
+        raise DataError("no images: got an empty list")
     return found
 
 
-def _found(things: Any) -> Iterator[Any]:
-    if isinstance(things, str | os.PathLike):
-        yield from _found_at(os.fspath(things))
-    elif isinstance(things, Iterable) and not hasattr(things, "shape"):  # images and arrays have one
-        for thing in things:
-            yield from _found(thing)
+def _expand(inputs: Any) -> Iterator[Any]:
+    if isinstance(inputs, str | os.PathLike):
+        yield from _expand_path(os.fspath(inputs))
+    elif isinstance(inputs, Iterable) and not hasattr(inputs, "shape"):  # images and arrays have a shape
+        for each in inputs:
+            yield from _expand(each)
     else:
-        yield things
+        yield inputs
 
 
-def _found_at(text: str) -> list[str]:
-    if os.path.isdir(text):
-        return _in_folder(Path(text))
-    if glob.has_magic(text) and not os.path.lexists(text):
-        return files_matching(text)
-    if not os.path.exists(text):
-        raise DataError(f"{text} does not exist")
-    return [text]
+def _expand_path(path: str) -> list[str]:
+    if os.path.isdir(path):
+        return _series_in(Path(path))
+    if glob.has_magic(path) and not os.path.lexists(path):
+        return files_matching(path)
+    if not os.path.exists(path):
+        raise DataError(f"{path} does not exist")
+    return [path]
 
 
-def _in_folder(folder: Path) -> list[str]:
-    """Return the preprocessed series of a BIDS folder, or all its series when none is marked so; one space only."""
+def _series_in(folder: Path) -> list[str]:
+    """Return the preprocessed series in a BIDS folder, or all series if none is marked so, in one space."""
     found = sorted(str(path) for pattern in PATTERNS for path in folder.rglob(pattern))
     if not found:
-        raise DataError(f"{folder} holds no series: none of {', '.join(PATTERNS)} is in it; give a glob")
+        raise DataError(f"{folder} has no series, named {', '.join(PATTERNS)}: pass a glob")
     found = [path for path in found if "_desc-preproc_" in path] or found
     spaces = sorted({"".join(match[0] for match in SPACE.finditer(Path(path).name)) for path in found})
     if len(spaces) > 1:
         raise DataError(
-            f"{folder} holds series in several spaces ({', '.join(spaces)}): choose one by a glob, "
+            f"{folder} has series in several spaces ({', '.join(spaces)}): select one with a glob, "
             f"such as {folder}/**/*{spaces[-1]}*_bold.nii.gz"
         )
     return found
 
 
-def _without_twins(things: list[Any]) -> list[Any]:
-    """Return images with one per surface image: the file of the first hemisphere stands for both."""
+def _without_second_hemispheres(inputs: list[Any]) -> list[Any]:
+    """Return the inputs with one file per pair of hemispheres, the first, since opening it reads both."""
     kept: list[Any] = []
     covered: set[Path] = set()
-    for thing in things:
-        path = Path(thing) if isinstance(thing, str) and SURFACE.search(thing) else None
+    for given in inputs:
+        path = Path(given) if isinstance(given, str) and HEMISPHERE.search(given) else None
         if path is None or path not in covered:
-            kept.append(thing)
-            covered.update({*twin_files(path)} - {path} if path else ())
+            kept.append(given)
+            covered.update({*hemisphere_files(path)} - {path} if path else ())
     return kept
