@@ -72,7 +72,7 @@ def test_given_confounds_match_the_images(study):
     assert found[0].digest() != found[1].digest()
     with pytest.raises(DataError, match="3 entries for 4 images"):
         resolve_confounds(arrays[:3], study.images)
-    with pytest.raises(DataError, match=r"absent\.tsv does not exist"):
+    with pytest.raises(DataError, match=r"cannot read absent\.tsv: No such file"):
         resolve_confounds(["absent.tsv"] * 4, study.images)
 
 

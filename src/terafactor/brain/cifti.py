@@ -110,8 +110,8 @@ class Cifti(ImageKind):
             return os.fspath(given).endswith(SUFFIXES)
         return is_a(given, "nibabel", "Cifti2Image")
 
-    def open(self, given: Any, mask: Any) -> Any:
-        return nibabel().load(given) if isinstance(given, str | os.PathLike) else given
+    def open_path(self, path: Path, mask: Any) -> Any:
+        return nibabel().load(path)
 
     def length(self, image: Any) -> int | None:
         return int(image.shape[0])

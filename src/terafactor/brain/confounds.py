@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from terafactor._typing import Indices
-from terafactor.brain.kinds import name_of
+from terafactor.brain.kinds import check_readable, name_of
 from terafactor.data.sources.formats import require
 from terafactor.errors import DataError
 
@@ -94,8 +94,7 @@ def _check_entry(entry: Any) -> Confounds:
     if entry is None or (isinstance(entry, str) and not entry):
         return Confounds()
     if isinstance(entry, str | os.PathLike):
-        if not Path(entry).is_file():
-            raise DataError(f"the table of confounds {entry} does not exist")
+        check_readable(entry)
         return Confounds(os.fspath(entry))
     return Confounds(entry)
 
@@ -111,6 +110,7 @@ def _find_table(image: Any) -> Path | None:
 
 def _read_table(path: Path) -> Confounds:
     """Return the motion and the drifts in a table; missing values, such as those of the first row, become zero."""
+    check_readable(path)
     pandas = require("pandas", extra="brain", purpose="reading confounds")
     table = pandas.read_csv(path, sep="\t", na_values="n/a")
     columns = [column for column in table if AUTO_COLUMNS.fullmatch(column)]

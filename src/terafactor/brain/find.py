@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 import glob
+import logging
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -12,6 +14,8 @@ from typing import Any
 from terafactor.brain.surfaces import hemisphere_files
 from terafactor.data.open import files_matching
 from terafactor.errors import DataError
+
+logger = logging.getLogger("terafactor")
 
 PATTERNS = ("*_bold.nii.gz", "*_bold.nii", "*_bold.dtseries.nii", "*_bold.ptseries.nii", "*hemi-L*_bold.func.gii")
 """Names of the series in a BIDS folder."""
@@ -50,17 +54,34 @@ def _expand_path(path: str) -> list[str]:
     if os.path.isdir(path):
         return _series_in(Path(path))
     if glob.has_magic(path) and not os.path.lexists(path):
-        return files_matching(path)
-    if not os.path.exists(path):
-        raise DataError(f"{path} does not exist")
+        unreadable = _unreadable_folders(path)
+        try:
+            found = files_matching(path)
+        except DataError as error:
+            raise DataError(f"{error}{_without_permission(unreadable)}") from error
+        _warn_skipped(unreadable)
+        return found
+    try:
+        os.stat(path)
+    except FileNotFoundError as error:
+        raise DataError(f"{path} does not exist") from error
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}; check its permissions") from error
     return [path]
 
 
 def _series_in(folder: Path) -> list[str]:
     """Return the preprocessed series in a BIDS folder, or all series if none is marked so, in one space."""
-    found = sorted(str(path) for pattern in PATTERNS for path in folder.rglob(pattern))
+    found, unreadable = [], list[str]()
+    for root, _, names in os.walk(folder, onerror=lambda error: unreadable.append(error.filename)):
+        matching = {name for pattern in PATTERNS for name in fnmatch.filter(names, pattern)}
+        found += [os.path.join(root, name) for name in matching]
     if not found:
-        raise DataError(f"{folder} has no series, named {', '.join(PATTERNS)}: pass a glob")
+        raise DataError(
+            f"{folder} has no series, named {', '.join(PATTERNS)}{_without_permission(unreadable)}: pass a glob"
+        )
+    _warn_skipped(unreadable)
+    found.sort()
     found = [path for path in found if "_desc-preproc_" in path] or found
     spaces = sorted({"".join(match[0] for match in SPACE.finditer(Path(path).name)) for path in found})
     if len(spaces) > 1:
@@ -69,6 +90,27 @@ def _series_in(folder: Path) -> list[str]:
             f"such as {folder}/**/*{spaces[-1]}*_bold.nii.gz"
         )
     return found
+
+
+def _unreadable_folders(pattern: str) -> list[str]:
+    """Return the folders that a glob leads to, but that it may not list or enter."""
+    parts, found = Path(pattern).parts, set[str]()
+    for depth in range(1, len(parts)):
+        needed = os.R_OK if glob.has_magic(parts[depth]) else os.X_OK
+        for folder in glob.glob(os.path.join(*parts[:depth]), recursive=True):
+            if os.path.isdir(folder) and not os.access(folder, needed):
+                found.add(os.path.normpath(folder))
+    return sorted(found)
+
+
+def _warn_skipped(folders: list[str]) -> None:
+    if folders:
+        logger.warning("skipped%s", _without_permission(folders).removeprefix(";"))
+
+
+def _without_permission(folders: list[str]) -> str:
+    """Return the end of a message that names folders; empty if there are none."""
+    return f"; {len(folders)} folder(s) without read permission: {', '.join(sorted(folders))}" if folders else ""
 
 
 def _without_second_hemispheres(inputs: list[Any]) -> list[Any]:

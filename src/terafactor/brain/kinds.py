@@ -38,9 +38,17 @@ class ImageKind(ABC):
     def recognizes(self, given: Any) -> bool:
         """Return whether a path or an object is an image of this kind."""
 
-    @abstractmethod
-    def open(self, given: Any, mask: Any) -> Any:
+    def open(self, given: Any, mask: Any = None) -> Any:
         """Return the image at a path, or the object itself; ``mask`` may hold what the file lacks, such as a mesh."""
+        if not isinstance(given, str | os.PathLike):
+            return given
+        for file in self.files(Path(given)):
+            check_readable(file)
+        return self.open_path(Path(given), mask)
+
+    @abstractmethod
+    def open_path(self, path: Path, mask: Any) -> Any:
+        """Return the image at a path whose files are readable."""
 
     def files(self, path: Path) -> list[Path]:
         """Return the files that make up the image at a path."""
@@ -146,6 +154,15 @@ def name_of(given: Any, number: int | None = None) -> str:
     filename = getattr(given, "get_filename", lambda: None)()
     type_name = f"the {type(given).__name__}"
     return filename or (type_name if number is None else f"{type_name} number {number}")
+
+
+def check_readable(path: str | os.PathLike[str]) -> None:
+    """Raise DataError for a file that cannot be opened: indexed_gzip, under nibabel, crashes on one."""
+    try:
+        with open(path, "rb"):
+            pass
+    except OSError as error:
+        raise DataError(f"cannot read {os.fspath(path)}: {error.strerror}; check its path and permissions") from error
 
 
 def without_icon(page: str) -> str:

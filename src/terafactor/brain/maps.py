@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from terafactor._typing import Array, Indices
-from terafactor.brain.kinds import nilearn
+from terafactor.brain.kinds import check_readable, nilearn
 from terafactor.errors import DataError
 
 
@@ -99,6 +100,8 @@ def atlas_values(masker: Any, atlas: Any) -> Array:
     image, maskers = nilearn("image"), nilearn("maskers")
     if not hasattr(masker.mask_img_, "affine"):
         raise DataError("labels need volumes: the maps and the atlas must be NIfTI images")
+    if isinstance(atlas, str | os.PathLike):
+        check_readable(atlas)
     regions = image.load_img(atlas)
     if np.prod(regions.shape[3:]) != 1:
         raise DataError(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
-from terafactor.brain.kinds import ImageKind, name_of, read_errors
+from terafactor.brain.kinds import ImageKind, check_readable, name_of, read_errors
 from terafactor.errors import DataError, ParameterError
 
 CLEANING = {"standardize": "zscore_sample", "detrend": True}
@@ -45,6 +46,9 @@ def make_masker(kind: ImageKind, mask: Any, images: Sequence[Any], options: Mapp
             masker.set_params(mask_img=mask.mask_img_)
     else:
         masker, defaults = kind.new_masker(mask, {}), {**CLEANING, **kind.defaults}
+    mask_img = masker.get_params(deep=False).get("mask_img")
+    if isinstance(mask_img, str | os.PathLike):
+        check_readable(mask_img)
     _check_options(masker, options)
     masker.set_params(**{**defaults, **options})
     _set_repetition_time(kind, masker, images)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from terafactor._typing import Array
-from terafactor.brain.kinds import ImageKind, name_of, nibabel, nilearn, without_icon
+from terafactor.brain.kinds import ImageKind, nibabel, nilearn, without_icon
 from terafactor.data.sources.formats import is_a
 from terafactor.errors import DataError
 from terafactor.solver.state_dict import StateDict
@@ -36,16 +36,14 @@ class Surfaces(ImageKind):
             return os.fspath(given).endswith((".gii", ".gii.gz"))
         return is_a(given, "nilearn", "SurfaceImage")
 
-    def open(self, given: Any, mask: Any) -> Any:
-        if not isinstance(given, str | os.PathLike):
-            return given
+    def open_path(self, path: Path, mask: Any) -> Any:
         surface = nilearn("surface")
-        files = {part: path for part, path in _hemispheres(Path(given)).items() if path.exists()}
+        files = {part: file for part, file in _hemispheres(path).items() if file.exists()}
         if not files:
-            raise DataError(f"{given} does not exist")
-        data = {part: surface.load_surf_data(str(path)) for part, path in files.items()}
+            raise DataError(f"{path} does not exist")
+        data = {part: surface.load_surf_data(str(file)) for part, file in files.items()}
         data = {part: values.reshape(len(values), -1) for part, values in data.items()}  # one volume comes as (p,)
-        mesh = _mesh(mask, name_of(given), {part: len(values) for part, values in data.items()})
+        mesh = _mesh(mask, str(path), {part: len(values) for part, values in data.items()})
         return surface.SurfaceImage(mesh={part: mesh.parts[part] for part in data}, data=data)
 
     def files(self, path: Path) -> list[Path]:
@@ -75,7 +73,7 @@ class Surfaces(ImageKind):
         return without_icon(view.get_standalone())
 
     def new_masker(self, mask: Any, options: Mapping[str, Any]) -> Any:
-        mask = self.open(mask, None)
+        mask = self.open(mask)
         return nilearn("maskers").SurfaceMasker(mask_img=mask, **{"standardize": None, **options})
 
     def fit_masker(self, masker: Any, images: Sequence[Any]) -> Any:

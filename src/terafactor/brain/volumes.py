@@ -37,8 +37,8 @@ class Volumes(ImageKind):
             return os.fspath(given).endswith((".nii", ".nii.gz"))
         return is_a(given, "nibabel", "SpatialImage") and hasattr(given, "affine")
 
-    def open(self, given: Any, mask: Any) -> Any:
-        return nibabel().load(given) if isinstance(given, str | os.PathLike) else given
+    def open_path(self, path: Path, mask: Any) -> Any:
+        return nibabel().load(path)
 
     def length(self, image: Any) -> int | None:
         return int(image.shape[3]) if len(image.shape) == 4 else None
