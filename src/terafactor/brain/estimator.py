@@ -19,7 +19,7 @@ from terafactor._typing import Array
 from terafactor.brain import maps
 from terafactor.brain.find import find_images
 from terafactor.brain.images import ImagesSource
-from terafactor.brain.maskers import check_saved_options, masker_options
+from terafactor.brain.maskers import check_saved_options, saved_options
 from terafactor.brain.preparation import masked_images, stored_images
 from terafactor.brain.reporting import AtlasReporting
 from terafactor.brain.task import AtlasTask, new_learner
@@ -328,6 +328,6 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
         return {
             "GeneratedBy": {"Name": "terafactor", "Version": terafactor.__version__},
             "Parameters": plain_parameters(self.get_params(deep=False)),
-            "Masker": plain_parameters(masker_options(self.masker_)),
+            "Masker": saved_options(self.masker_),
             "Maps": entries,
         }

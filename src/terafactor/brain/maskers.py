@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +13,7 @@ from sklearn.base import clone
 
 from terafactor.brain.kinds import ImageKind, check_readable, name_of, read_errors
 from terafactor.errors import DataError, ParameterError
+from terafactor.runs.parameters import plain_parameters
 
 CLEANING = {"standardize": "zscore_sample", "detrend": True}
 """Default cleaning of the series of each voxel, as in nilearn's ``DictLearning``."""
@@ -19,13 +22,26 @@ NEUTRAL_OPTIONS = (
     "memory", "memory_level", "verbose", "n_jobs", "reports", "cmap", "mask_img", "mask_args", "runs",
 )  # fmt: skip
 """Options of maskers that do not change the output of a fitted one; model files do not hold them."""
+SAVED_OPTIONS: Mapping[str, Sequence[type]] = {
+    "clean_args": (),
+    "detrend": (bool,),
+    "dtype": (str,),
+    "high_pass": (float,),
+    "high_variance_confounds": (bool,),
+    "low_pass": (float,),
+    "mask_strategy": (str,),
+    "smoothing_fwhm": (float, str, list),
+    "standardize": (bool, str),
+    "standardize_confounds": (bool, str),
+    "t_r": (float,),
+    "target_affine": (list,),
+    "target_shape": (list,),
+}
+"""Options of maskers that a model file may hold, with the types of their values other than None. Others could make
+nilearn run code: with ``memory``, it loads pickles from a folder that the author of the file chooses."""
 
-SAVED_OPTIONS = (
-    "clean_args", "detrend", "dtype", "high_pass", "high_variance_confounds", "low_pass", "mask_strategy",
-    "smoothing_fwhm", "standardize", "standardize_confounds", "t_r", "target_affine", "target_shape",
-)  # fmt: skip
-"""Options of maskers that a model file may hold. Others could make nilearn run code: with ``memory``, it loads pickles
-from a folder that the author of the file chooses."""
+CLEAN_ARGS = re.compile(r"filter|ensure_finite|extrapolate|butterworth__\w+")
+"""Entries of ``clean_args`` that a model file may hold, with plain values."""
 
 
 def make_masker(kind: ImageKind, mask: Any, images: Sequence[Any], options: Mapping[str, Any]) -> Any:
@@ -109,22 +125,58 @@ def masker_options(masker: Any) -> dict[str, Any]:
     }
 
 
-def check_saved_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a masker in a model file; raise DataError unless they are known and plain."""
+def saved_options(masker: Any) -> dict[str, Any]:
+    """Return the options of a masker as plain values, for model files."""
+    options = masker_options(masker)
+    if options.get("dtype") not in (None, "auto"):
+        options["dtype"] = np.dtype(options["dtype"]).name
+    return plain_parameters(options)
+
+
+def check_saved_options(options: Mapping[str, Any], kind: ImageKind | None = None) -> dict[str, Any]:
+    """Return the options of a masker in a model file, without neutral ones.
+
+    Raise DataError for other options than ``SAVED_OPTIONS``, for values of other types and, given a kind of images, for
+    options that its maskers do not have.
+    """
     kept = {name: value for name, value in options.items() if name not in NEUTRAL_OPTIONS}
-    invalid = sorted(name for name, value in kept.items() if name not in SAVED_OPTIONS or not _is_plain(value))
+    known = SAVED_OPTIONS.keys() if kind is None else SAVED_OPTIONS.keys() & kind.new_masker(None, {}).get_params()
+    invalid = [name for name, value in sorted(kept.items()) if name not in known or not _is_valid(name, value)]
     if invalid:
+        maskers = "maskers" if kind is None else f"maskers of images of kind {kind.name!r}"
+        found = ", ".join(f"{name}={kept[name]!r}" for name in invalid)
         raise DataError(
-            f"invalid options of a masker in the model file: {', '.join(invalid)}; valid are "
-            f"{', '.join(SAVED_OPTIONS)}, with plain values"
+            f"invalid options of a masker in the model file: {found}; {maskers} take plain values of "
+            f"{', '.join(sorted(known))}"
         )
     return kept
 
 
-def _is_plain(value: Any) -> bool:
-    """Return whether a value consists of numbers, strings, booleans and None."""
-    if isinstance(value, Mapping):
-        return all(isinstance(name, str) and _is_plain(part) for name, part in value.items())
+def _is_valid(name: str, value: Any) -> bool:
+    if name == "dtype" and isinstance(value, str) and value != "auto":
+        try:
+            return np.dtype(value).kind in "fiu"
+        except TypeError:
+            return False
+    if name == "clean_args" and isinstance(value, Mapping):
+        return all(
+            CLEAN_ARGS.fullmatch(str(argument)) and _has_type(each, (bool, float, str))
+            for argument, each in value.items()
+        )
+    return _has_type(value, SAVED_OPTIONS[name])
+
+
+def _has_type(value: Any, types: Sequence[type]) -> bool:
+    """Return whether a value is None or of one of the types: bool, float, str (one word), list (of numbers)."""
+    if isinstance(value, bool):
+        return bool in types
+    if isinstance(value, int | float):
+        return float in types and math.isfinite(value)
+    if isinstance(value, str):
+        return str in types and re.fullmatch(r"[\w-]+", value) is not None
     if isinstance(value, list | tuple):
-        return all(map(_is_plain, value))
-    return value is None or isinstance(value, bool | int | float | str)
+        try:
+            return list in types and np.array(value).dtype.kind in "if"
+        except ValueError:  # rows of different lengths
+            return False
+    return value is None

@@ -13,7 +13,7 @@ from terafactor._typing import Array
 from terafactor.brain import maps
 from terafactor.brain.initial import initial_maps
 from terafactor.brain.kinds import kind_named, read_errors
-from terafactor.brain.maskers import check_saved_options, masker_options
+from terafactor.brain.maskers import check_saved_options, saved_options
 from terafactor.brain.preparation import masked_images, packed_images
 from terafactor.brain.reporting import PAGES
 from terafactor.data import BatchStream, MatrixSource
@@ -22,7 +22,6 @@ from terafactor.dictionary import MaskedDictionaryLearning
 from terafactor.dictionary.parameters import options_of, problem_of
 from terafactor.dictionary.task import DictionaryTask
 from terafactor.errors import DataError, ParameterError
-from terafactor.runs.parameters import plain_parameters
 from terafactor.solver.callbacks import Callback, Evaluation
 from terafactor.solver.fit import initial_atoms
 from terafactor.solver.loop import RunningFit
@@ -143,14 +142,15 @@ class AtlasTask(Task):
         arrays = {f"brain.{name}": array for name, array in model._kind.masker_arrays(model.masker_).items()}
         if model.background_ is not None:
             arrays["brain.background"] = model.background_
-        facts = {"brain.kind": model._kind.name, "brain.options": plain_parameters(masker_options(model.masker_))}
+        facts = {"brain.kind": model._kind.name, "brain.options": saved_options(model.masker_)}
         numbers = facts | dict(learned.numbers) | {"stopped_by": getattr(model, "stopped_by_", None)}
         return StateDict(numbers, arrays | dict(learned.arrays))
 
     def restore(self, state_dict: StateDict) -> None:
         model, brain = self.estimator, state_dict.section("brain")
         model._kind = kind_named(brain.number("kind", str))
-        model.masker_ = model._kind.restore_masker(brain, check_saved_options(brain.number("options", dict)))
+        options = check_saved_options(brain.number("options", dict), model._kind)
+        model.masker_ = model._kind.restore_masker(brain, options)
         model.mask_img_ = model.masker_.mask_img_
         model.background_ = brain.arrays.get("background")
         self.inner.restore(state_dict)
