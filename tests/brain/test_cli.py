@@ -40,12 +40,15 @@ def test_fit_leaves_maps_model_report_and_store(out):
 
 
 def test_transform_writes_a_line_per_volume(out, study, tmp_path):
-    run("transform", out, study.images[0], "--confounds", "auto", "--out", tmp_path / "series.tsv")
+    run("transform", out, study.images[0], "--out", tmp_path / "series.tsv")
     lines = (tmp_path / "series.tsv").read_text().splitlines()
     assert lines[0].split("\t") == ["map_000", "map_001", "map_002", "map_003"]
     table = np.loadtxt(lines[1:], delimiter="\t")
     (expected,) = load_model(out).transform(study.images[0], confounds="auto")
     np.testing.assert_allclose(table, expected, rtol=1e-4)
+    run("transform", out, study.images[0], "--confounds", "none", "--out", tmp_path / "without.tsv")
+    (expected,) = load_model(out).transform(study.images[0], confounds=False)
+    np.testing.assert_allclose(np.loadtxt(tmp_path / "without.tsv", skiprows=1), expected, rtol=1e-4)
 
 
 def test_transform_resamples_an_image_in_another_space_when_asked_to(out, study, tmp_path):
@@ -55,8 +58,8 @@ def test_transform_resamples_an_image_in_another_space_when_asked_to(out, study,
     line = ["transform", out, tmp_path / "flipped.nii.gz", "--out", tmp_path / "series.tsv"]
     with pytest.raises(DataError, match="--resample"):
         run(*line)
-    run(*line, "--resample")
-    (expected,) = load_model(out).transform(study.images[0])
+    run(*line, "--resample", "--confounds", "none")
+    (expected,) = load_model(out).transform(study.images[0], confounds=False)
     np.testing.assert_allclose(np.loadtxt(tmp_path / "series.tsv", skiprows=1), expected, rtol=1e-3, atol=1e-3)
 
 

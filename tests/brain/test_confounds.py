@@ -1,14 +1,20 @@
 """Confounds: given, found in the tables of fMRIPrep, or missing."""
 
+import dataclasses
 import logging
+import shutil
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from terafactor import load_model
+from terafactor.brain import BrainDictionaryLearning
 from terafactor.brain.confounds import resolve_confounds
 from terafactor.brain.preparation import masked_images
 from terafactor.errors import DataError
+from terafactor.solver.state_dict import StateDict
+from terafactor.training.model_file import restored
 
 
 def test_auto_reads_motion_and_drifts_from_the_table_of_the_run(study):
@@ -86,3 +92,63 @@ def test_a_single_table_belongs_to_a_single_image(study):
     table = pd.DataFrame(np.random.default_rng(0).standard_normal((50, 2)), columns=["trans_x", "csf"])
     (found,) = resolve_confounds(table, study.images[:1])
     assert found.values is table
+
+
+class TestNewImages:
+    """The confounds of the fit apply to new images."""
+
+    @staticmethod
+    def fitted(study, confounds):
+        options = {"batch_size": 20, "n_epochs": 1, "store": False, "random_state": 0}
+        return BrainDictionaryLearning(3, mask=study.mask, **options).fit(study.images[:2], confounds=confounds)
+
+    def test_auto_applies_to_new_images(self, study, tmp_path):
+        atlas, image = self.fitted(study, "auto"), study.images[3]
+        atlas.save(tmp_path / "model")
+        for model in (atlas, load_model(tmp_path / "model")):
+            assert model.confounds_ == "auto"
+            np.testing.assert_array_equal(model.transform(image)[0], model.transform(image, confounds="auto")[0])
+            assert model.score(image) == model.score(image, confounds="auto") != model.score(image, confounds=False)
+            assert model.objective(image) == model.objective(image, confounds="auto")
+
+    def test_explicit_confounds_override_those_of_the_fit(self, study):
+        atlas, image = self.fitted(study, "auto"), study.images[3]
+        without, other = atlas.transform(image, confounds=False)[0], np.random.default_rng(0).standard_normal((50, 2))
+        assert (without != atlas.transform(image)[0]).any()
+        assert (without != atlas.transform(image, confounds=[other])[0]).any()
+        np.testing.assert_array_equal(without, atlas.transform(image, confounds=[None])[0])
+
+    def test_new_images_without_a_table_are_named(self, study, tmp_path, caplog):
+        shutil.copy(study.images[0], tmp_path / "alone_bold.nii.gz")
+        self.fitted(study, "auto").transform(tmp_path / "alone_bold.nii.gz")
+        assert "no confounds for 1 image(s)" in caplog.text
+        assert "alone_bold.nii.gz" in caplog.text
+
+    def test_tables_of_the_fit_ask_for_those_of_new_images(self, study, tmp_path, caplog):
+        atlas = self.fitted(study, study.confounds[:2])
+        atlas.transform(study.images[3], confounds=study.confounds[3])
+        atlas.transform(study.images[3], confounds=False)
+        assert caplog.text == ""
+        atlas.save(tmp_path / "model")
+        load_model(tmp_path / "model").transform(study.images[3])
+        assert "learned with confounds, and 1 image(s) come without: pass confounds" in caplog.text
+
+    def test_a_fit_without_confounds_uses_none(self, study, caplog):
+        atlas = self.fitted(study, False)
+        assert atlas.confounds_ is None
+        found, expected = atlas.transform(study.images[3]), atlas.transform(study.images[3], confounds=False)
+        np.testing.assert_array_equal(found[0], expected[0])
+        assert caplog.text == ""
+
+    def test_models_of_earlier_versions_use_none(self, study):
+        artifact = self.fitted(study, "auto")._task().artifact()
+        numbers = {name: value for name, value in artifact.state_dict.numbers.items() if name != "brain.confounds"}
+        older = dataclasses.replace(artifact, state_dict=StateDict(numbers, artifact.state_dict.arrays))
+        assert restored(older).confounds_ is None
+
+    def test_an_unknown_setting_in_a_file_is_refused(self, study):
+        artifact = self.fitted(study, "auto")._task().artifact()
+        numbers = dict(artifact.state_dict.numbers) | {"brain.confounds": "/tmp/table.tsv"}
+        hostile = dataclasses.replace(artifact, state_dict=StateDict(numbers, artifact.state_dict.arrays))
+        with pytest.raises(DataError, match=r"invalid confounds in the model file: '/tmp/table\.tsv'"):
+            restored(hostile)

@@ -83,19 +83,34 @@ def test_series_are_the_optimal_codes_of_the_cleaned_volumes(fitted, study):
     assert fitted.objective(study.images[0], confounds="auto") == pytest.approx(loss.mean(), rel=1e-4)
 
 
-@pytest.mark.parametrize("per_component", [False, True])
-def test_score_is_that_of_nilearn(fitted, study, per_component):
+def test_score_is_the_variance_explained_by_least_squares(fitted, study):
+    rows = np.concatenate([_cleaned(fitted, study, number) for number in range(4)])
+    maps = fitted.components_.astype(float)
+    codes = np.linalg.lstsq(maps.T, rows.T, rcond=None)[0]
+    expected = 1 - ((rows - codes.T @ maps) ** 2).sum() / (rows**2).sum()
+    assert fitted.score(study.images, confounds="auto") == pytest.approx(expected, rel=1e-4)
+
+
+def test_score_is_at_least_that_of_nilearn(fitted, study):
+    peer = nilearn_with(fitted, study)
+    images = [str(path) for path in study.images]
+    assert fitted.score(study.images, confounds=False) > peer.score(images)
+    np.testing.assert_allclose(
+        # Per map, nilearn subtracts the mean of principal components, whose signs are arbitrary; we subtract nothing.
+        fitted.score(study.images, confounds=False, per_component=True),
+        peer.score(images, per_component=True),
+        rtol=3e-2,
+        atol=1e-4,
+    )
+
+
+def nilearn_with(fitted, study):
+    """Return nilearn's estimator with the maps of ours."""
     peer = DictLearning(5, mask=study.mask, smoothing_fwhm=None, standardize="zscore_sample", random_state=0)
     masker = MultiNiftiMasker(study.mask, standardize="zscore_sample", detrend=True).fit()
     peer.masker_, peer.mask_img_, peer.components_ = masker, masker.mask_img_, fitted.components_
     peer._fit_cache()
-    images = [str(path) for path in study.images]
-    expected = peer.score(images, per_component=per_component)
-    # Per map, nilearn subtracts the mean of principal components, whose signs are arbitrary; ours subtracts nothing.
-    tolerance = 3e-2 if per_component else 1e-4
-    np.testing.assert_allclose(
-        fitted.score(study.images, per_component=per_component), expected, rtol=tolerance, atol=1e-4
-    )
+    return peer
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

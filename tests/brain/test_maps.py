@@ -34,6 +34,13 @@ def test_explained_variance_of_rows_made_of_the_maps_is_one():
     parts = [random.standard_normal((n, 3)) @ atoms for n in (5, 9)]
     assert maps.explained_variance(parts, atoms, per_component=False) == pytest.approx(1)
     assert maps.explained_variance(parts, atoms[:2], per_component=False) < 0.95
+    positive = np.abs(atoms)
+    made = [random.standard_normal((n, 3)) @ positive for n in (5, 9)]
+    assert maps.explained_variance(made, positive, per_component=False) == pytest.approx(1)  # nilearn: less
+    shifted = [part + 5 for part in parts]  # a constant is no map
+    assert maps.explained_variance(shifted, atoms, per_component=False) < 0.9
+    with_constant = np.vstack([atoms, np.ones(40)])
+    assert maps.explained_variance(shifted, with_constant, per_component=False) == pytest.approx(1)
     alone = maps.explained_variance([parts[0][:, :] * 0 + atoms[0]], atoms, per_component=True)
     assert alone[0] == pytest.approx(1)
 

@@ -35,6 +35,9 @@ IMAGE_ENTITIES = re.compile(r"_(space|cohort|res|den|hemi|desc)-[A-Za-z0-9]+|_(b
 MAX_NAMES = 5
 """Number of images that a warning names."""
 
+CONFOUNDS_SETTINGS = (None, "auto", "given")
+"""Confounds of a fit, as model files name them: none, from the tables of fMRIPrep, or passed by the user."""
+
 
 @dataclass(frozen=True)
 class Confounds:
@@ -65,14 +68,14 @@ def resolve_confounds(confounds: Any, images: Sequence[Any]) -> list[Confounds]:
 
     Parameters
     ----------
-    confounds : None, "auto", or sequence with an entry per image
-        "auto" reads head motion and slow drifts from the table of fMRIPrep in the folder of each image. An entry is a
-        path, an array, a data frame, or None for no confounds.
+    confounds : None, False, "auto", or sequence with an entry per image
+        None and False are no confounds. "auto" reads head motion and slow drifts from the table of fMRIPrep in the
+        folder of each image. An entry is a path, an array, a data frame, or None for no confounds.
     images : sequence of paths or images
     """
-    if confounds is None:
+    if confounds_setting(confounds) is None:
         return [Confounds()] * len(images)
-    if isinstance(confounds, str) and confounds == "auto":
+    if confounds_setting(confounds) == "auto":
         tables = [_find_table(image) for image in images]
         found = [Confounds() if table is None else _read_table(table) for table in tables]
     else:
@@ -88,6 +91,13 @@ def resolve_confounds(confounds: Any, images: Sequence[Any]) -> list[Confounds]:
         shown = ", ".join(missing[:MAX_NAMES]) + (", ..." if len(missing) > MAX_NAMES else "")
         logger.warning("no confounds for %d image(s), cleaned without confounds: %s", len(missing), shown)
     return found
+
+
+def confounds_setting(confounds: Any) -> str | None:
+    """Return which of ``CONFOUNDS_SETTINGS`` the argument of a fit is."""
+    if confounds is None or confounds is False:
+        return None
+    return "auto" if isinstance(confounds, str) and confounds == "auto" else "given"
 
 
 def _check_entry(entry: Any) -> Confounds:

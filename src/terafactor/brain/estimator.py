@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -32,6 +33,8 @@ from terafactor.runs.parameters import plain_parameters
 from terafactor.solver.callbacks import Callback, Evaluation
 from terafactor.training.model_file import ModelFileMixin
 from terafactor.training.trainer import Trainer
+
+logger = logging.getLogger("terafactor")
 
 
 class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, BaseEstimator):
@@ -84,6 +87,8 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
         Mean of the first volumes of the first image, to draw maps on.
     n_elements_ : int
         Number of maps.
+    confounds_ : "auto", "given" or None
+        Confounds of the fit: from the tables of fMRIPrep, passed to it, or none.
     labels_ : sequence of (str, float)
         Name and overlap of each map, set by :meth:`label`.
     history_, stopped_by_, n_steps_, feature_counts_
@@ -106,6 +111,7 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
     feature_counts_: Array
     statistics_: str
     mask_img_: Any
+    confounds_: str | None
     _learner: MaskedDictionaryLearning
 
     def __init__(
@@ -180,7 +186,8 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
         y : ignored
         confounds : None, "auto", or sequence with an entry per image
             Series to regress out: paths, arrays or data frames, or None for an image without confounds. "auto" reads
-            head motion and slow drifts from the tables of fMRIPrep in the folders of the images.
+            head motion and slow drifts from the tables of fMRIPrep in the folders of the images, here and for the new
+            images of :meth:`transform`, :meth:`score` and :meth:`objective`.
         """
         Trainer(self._task()).fit({"images": imgs, "confounds": confounds})
         return self
@@ -194,6 +201,14 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
         """Return the series of the maps in each image, a list of arrays of shape (n_volumes, n_components).
 
         The series are the codes of the masked and cleaned volumes, with the ridge penalty of the fit.
+
+        Parameters
+        ----------
+        imgs
+            As in :meth:`fit`.
+        confounds : None, False, "auto", or sequence with an entry per image
+            None is "auto" if the fit had "auto", and logs a warning if the fit had other confounds. False cleans
+            without confounds.
         """
         source = self._fitted_source(imgs, confounds)
         codes = self._encode(source)
@@ -207,12 +222,14 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
         return [self.masker_.inverse_transform(np.asarray(part) @ self.components_) for part in loadings]
 
     def score(self, imgs: Any, y: Any = None, confounds: Any = None, per_component: bool = False) -> Any:
-        """Return the share of the variance of images that the maps explain, as ``DictLearning.score`` does.
+        """Return the share of the variance of images that the maps explain by least squares.
+
+        ``DictLearning.score`` returns less: it fits a constant along with the maps, and counts it as unexplained.
 
         Parameters
         ----------
         imgs, confounds
-            As in :meth:`fit`.
+            As in :meth:`transform`.
         y : ignored
         per_component : bool
             Whether to return the share that each map explains by itself, an array of shape (n_components,).
@@ -308,7 +325,16 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
 
     def _fitted_source(self, imgs: Any, confounds: Any) -> ImagesSource:
         check_is_fitted(self, "components_")
-        return masked_images(imgs, confounds, self.masker_, {}, resample=self.resample)
+        inputs = find_images(imgs)
+        if confounds is None and self.confounds_ == "auto":
+            confounds = "auto"
+        elif confounds is None and self.confounds_ is not None:
+            logger.warning(
+                "the maps were learned with confounds, and %d image(s) come without: pass confounds, or "
+                "confounds=False (--confounds none) to clean without",
+                len(inputs),
+            )
+        return masked_images(inputs, confounds, self.masker_, {}, resample=self.resample)
 
     def _rows_to_show(self, X: Any) -> MatrixSource:
         if isinstance(X, MatrixSource):

@@ -44,18 +44,18 @@ def outlines(maps: Array) -> Array:
 
 
 def explained_variance(parts: Iterable[Array], maps: Array, *, per_component: bool) -> Any:
-    """Return the share of the variance of rows that maps explain, jointly or one by one, as nilearn defines it.
+    """Return the share of the squared norm of rows that maps explain by least squares, jointly or one by one.
 
     Parameters
     ----------
     parts : iterable of ndarray of shape (n, p)
+        Rows of series with mean zero: their squared norm is n times their variance.
     maps : ndarray of shape (k, p)
     per_component : bool
-        False regresses rows on the maps and a constant, which counts as unexplained.
+        Whether to return the share of each map by itself (k,), as nilearn does.
     """
-    centered = maps - maps.mean(axis=1, keepdims=True)
-    inverse = np.linalg.pinv((centered @ centered.T).astype(np.float64))
-    gram, squares = (maps @ maps.T).astype(np.float64), np.einsum("ij,ij->i", maps, maps, dtype=np.float64)
+    gram = (maps @ maps.T).astype(np.float64)
+    inverse, squares = np.linalg.pinv(gram), np.diag(gram)
     explained, total = np.zeros(len(maps) if per_component else 1), 0.0
     for part in parts:
         total += float(np.einsum("ij,ij->", part, part, dtype=np.float64))
@@ -63,8 +63,7 @@ def explained_variance(parts: Iterable[Array], maps: Array, *, per_component: bo
         if per_component:
             explained += np.divide((products**2).sum(axis=0), squares, out=np.zeros(len(maps)), where=squares > 0)
         else:
-            codes = (part @ centered.T).astype(np.float64) @ inverse
-            explained += 2 * np.vdot(codes, products) - np.vdot(codes, codes @ gram)
+            explained += np.vdot(products @ inverse, products)
     share = np.maximum(0.0, explained / total) if total else np.zeros_like(explained)
     return share if per_component else float(share[0])
 

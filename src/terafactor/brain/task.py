@@ -11,6 +11,7 @@ import numpy as np
 from terafactor._threads import resolve_threads
 from terafactor._typing import Array
 from terafactor.brain import maps
+from terafactor.brain.confounds import CONFOUNDS_SETTINGS, confounds_setting
 from terafactor.brain.initial import initial_maps
 from terafactor.brain.kinds import kind_named, read_errors
 from terafactor.brain.maskers import check_saved_options, saved_options
@@ -52,7 +53,7 @@ class AtlasTask(Task):
         source = self._masked(inputs["images"], inputs.get("confounds"))
         background, data = source.background(), self._packed(source)
         model.masker_, model.mask_img_, model._kind = source.masker, source.masker.mask_img_, source.kind
-        model.background_ = background
+        model.background_, model.confounds_ = background, confounds_setting(inputs.get("confounds"))
         return data
 
     def _masked(self, images: Any, confounds: Any) -> ImagesSource:
@@ -81,8 +82,7 @@ class AtlasTask(Task):
         return self.inner.hold_out(data, amount, seed)
 
     def open_validation(self, X: Any, data: MatrixSource) -> MatrixSource:
-        model = self.estimator
-        return masked_images(X, None, model.masker_, {}, resample=model.resample)
+        return self.estimator._fitted_source(X, None)
 
     def objective(self, held_out: MatrixSource) -> Callable[[RunningFit], float]:
         return self.inner.objective(held_out)
@@ -142,7 +142,11 @@ class AtlasTask(Task):
         arrays = {f"brain.{name}": array for name, array in model._kind.masker_arrays(model.masker_).items()}
         if model.background_ is not None:
             arrays["brain.background"] = model.background_
-        facts = {"brain.kind": model._kind.name, "brain.options": saved_options(model.masker_)}
+        facts = {
+            "brain.kind": model._kind.name,
+            "brain.options": saved_options(model.masker_),
+            "brain.confounds": model.confounds_,
+        }
         numbers = facts | dict(learned.numbers) | {"stopped_by": getattr(model, "stopped_by_", None)}
         return StateDict(numbers, arrays | dict(learned.arrays))
 
@@ -153,6 +157,11 @@ class AtlasTask(Task):
         model.masker_ = model._kind.restore_masker(brain, options)
         model.mask_img_ = model.masker_.mask_img_
         model.background_ = brain.arrays.get("background")
+        model.confounds_ = brain.numbers.get("confounds")
+        if model.confounds_ not in CONFOUNDS_SETTINGS:
+            raise DataError(
+                f"invalid confounds in the model file: {model.confounds_!r} is none of {CONFOUNDS_SETTINGS}"
+            )
         self.inner.restore(state_dict)
         self._set_maps()
         if hasattr(self.inner.estimator, "stopped_by_"):

@@ -40,8 +40,8 @@ Images = Annotated[
 Confounds = Annotated[
     str | None,
     typer.Option(
-        metavar="auto|GLOB",
-        help="auto: the tables of fMRIPrep; or tables in the order of the images.",
+        metavar="auto|none|GLOB",
+        help="auto: the tables of fMRIPrep; or tables in the order of the images. transform: by default as in the fit.",
         rich_help_panel=IMAGES,
     ),
 ]
@@ -111,7 +111,7 @@ def transform(
     estimator = load_kind(model, "BrainDictionaryLearning", threads)
     if resample:
         estimator.set_params(resample=True)
-    (series,) = estimator.transform(data["images"], confounds=data["confounds"])
+    (series,) = estimator.transform(data["images"], confounds=False if confounds == "none" else data["confounds"])
     header = "\t".join(f"map_{number:03d}" for number in range(series.shape[1]))
     with naming(out):
         np.savetxt(out, series, fmt="%.6g", delimiter="\t", header=header, comments="")
@@ -153,8 +153,8 @@ def absolute_data(images: list[str], confounds: str | None) -> dict[str, Any]:
     from terafactor.brain.find import find_images
 
     paths = [str(Path(path).absolute()) for path in find_images(images)]
-    if confounds is None or confounds == "auto":
-        return {"images": paths, "confounds": confounds}
+    if confounds in (None, "auto", "none"):
+        return {"images": paths, "confounds": None if confounds == "none" else confounds}
     return {"images": paths, "confounds": [str(Path(path).absolute()) for path in find_images(confounds)]}
 
 
