@@ -1,4 +1,4 @@
-"""A simulated study small enough to be fitted in a moment."""
+"""A simulated study that is fitted in less than a second."""
 
 import pytest
 

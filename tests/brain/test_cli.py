@@ -1,4 +1,4 @@
-"""The commands of brain images, from files to an atlas."""
+"""The commands for brain images."""
 
 import json
 
@@ -40,12 +40,15 @@ def test_fit_leaves_maps_model_report_and_store(out):
 
 
 def test_transform_writes_a_line_per_volume(out, study, tmp_path):
-    run("transform", out, study.images[0], "--confounds", "auto", "--out", tmp_path / "series.tsv")
+    run("transform", out, study.images[0], "--out", tmp_path / "series.tsv")
     lines = (tmp_path / "series.tsv").read_text().splitlines()
     assert lines[0].split("\t") == ["map_000", "map_001", "map_002", "map_003"]
     table = np.loadtxt(lines[1:], delimiter="\t")
     (expected,) = load_model(out).transform(study.images[0], confounds="auto")
     np.testing.assert_allclose(table, expected, rtol=1e-4)
+    run("transform", out, study.images[0], "--confounds", "none", "--out", tmp_path / "without.tsv")
+    (expected,) = load_model(out).transform(study.images[0], confounds=False)
+    np.testing.assert_allclose(np.loadtxt(tmp_path / "without.tsv", skiprows=1), expected, rtol=1e-4)
 
 
 def test_transform_resamples_an_image_in_another_space_when_asked_to(out, study, tmp_path):
@@ -55,12 +58,12 @@ def test_transform_resamples_an_image_in_another_space_when_asked_to(out, study,
     line = ["transform", out, tmp_path / "flipped.nii.gz", "--out", tmp_path / "series.tsv"]
     with pytest.raises(DataError, match="--resample"):
         run(*line)
-    run(*line, "--resample")
-    (expected,) = load_model(out).transform(study.images[0])
+    run(*line, "--resample", "--confounds", "none")
+    (expected,) = load_model(out).transform(study.images[0], confounds=False)
     np.testing.assert_allclose(np.loadtxt(tmp_path / "series.tsv", skiprows=1), expected, rtol=1e-3, atol=1e-3)
 
 
-def test_values_that_are_not_finite_are_said_on_the_terminal(study, tmp_path):
+def test_non_finite_values_are_reported_on_the_terminal(study, tmp_path):
     image = nibabel.load(study.images[0])
     values = image.get_fdata(dtype=np.float32)
     values[0, 0, 0, :7] = np.nan
@@ -68,17 +71,17 @@ def test_values_that_are_not_finite_are_said_on_the_terminal(study, tmp_path):
     line = ["fit", tmp_path / "holes.nii.gz", "--mask", study.mask, "-k", 2, "--epochs", 1, "--no-viewers"]
     shown = run(*line, "--out", tmp_path / "run").stderr
     assert "warning: " in shown
-    assert "holes.nii.gz has 7 values that are not finite, taken for 0" in shown
+    assert "holes.nii.gz has 7 values that are not finite: replaced by 0" in shown
 
 
-def test_transform_takes_one_image_and_says_what_it_cannot_write(out, study, tmp_path):
-    with pytest.raises(ParameterError, match="stands for 4 images"):
+def test_transform_takes_one_image_and_names_the_file_it_cannot_write(out, study, tmp_path):
+    with pytest.raises(ParameterError, match="matches 4 images"):
         run("transform", out, f"{study.folder}/sub-*/func/*_bold.nii.gz", "--out", tmp_path / "series.tsv")
     with pytest.raises(StorageError, match=r"cannot write .*series\.tsv"):
         run("transform", out, study.images[0], "--out", tmp_path / "absent" / "series.tsv")
 
 
-def test_transform_of_matrices_refuses_an_atlas_with_the_command_that_takes_it(out, tmp_path):
+def test_transform_of_matrices_names_the_command_for_an_atlas(out, tmp_path):
     np.save(tmp_path / "X.npy", np.ones((3, 4)))
     with pytest.raises(DataError, match=r"holds a BrainDictionaryLearning.*: use terafactor brain transform"):
         CliRunner().invoke(
@@ -108,7 +111,7 @@ def test_names_without_a_label_image_are_refused(out, tmp_path):
     assert "--labels" in result.output
 
 
-def test_a_report_written_anew_links_to_the_pages_of_maps_beside_it(out, tmp_path):
+def test_a_rewritten_report_links_to_the_pages_of_maps_next_to_it(out, tmp_path):
     (out / "report.html").unlink()
     CliRunner().invoke(app, ["report", str(out)], catch_exceptions=False)
     assert 'href="maps/map-000.html"' in (out / "report.html").read_text()
@@ -116,7 +119,7 @@ def test_a_report_written_anew_links_to_the_pages_of_maps_beside_it(out, tmp_pat
     assert "map-000.html" not in (tmp_path / "elsewhere.html").read_text()
 
 
-def test_resume_goes_on_from_the_images_of_the_run(out):
+def test_resume_reads_the_images_of_the_run(out):
     before = load_model(out).n_steps_
     (out / "maps.nii.gz").unlink()
     result = CliRunner().invoke(app, ["resume", str(out), "--epochs", "6"], catch_exceptions=False)
@@ -144,14 +147,14 @@ def test_no_pack_and_a_store_elsewhere(study, tmp_path):
     assert (masker.high_pass, masker.t_r) == (0.01, 2.0)  # the time between volumes from the headers
 
 
-def test_bad_data_is_an_error_of_data(tmp_path):
+def test_a_glob_without_matches_is_a_data_error(tmp_path):
     with pytest.raises(DataError, match="no file matches"):
         CliRunner().invoke(
             app, ["brain", "fit", "absent-*.nii.gz", "--out", str(tmp_path / "out")], catch_exceptions=False
         )
 
 
-def test_options_of_the_masker_are_read():
+def test_options_of_the_masker_are_parsed():
     found = masker_options(6.0, ["high_pass=0.01", "detrend=false", "standardize=psc", "t_r=none"])
     assert found == {
         "smoothing_fwhm": 6.0,

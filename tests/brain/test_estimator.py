@@ -1,4 +1,4 @@
-"""The estimator: learns the networks, behaves as nilearn's do, and gives the same bits."""
+"""The estimator: recovery of networks, nilearn's interface, reproducibility."""
 
 import dataclasses
 
@@ -70,7 +70,7 @@ def test_follows_the_conventions_of_nilearn(fitted, study):
     )
 
 
-def test_series_are_the_best_codes_of_the_cleaned_volumes(fitted, study):
+def test_series_are_the_optimal_codes_of_the_cleaned_volumes(fitted, study):
     series = fitted.transform(study.images[:2], confounds="auto")
     assert [part.shape for part in series] == [(50, 5), (50, 5)]
     (image,) = fitted.inverse_transform(series[:1])
@@ -83,23 +83,38 @@ def test_series_are_the_best_codes_of_the_cleaned_volumes(fitted, study):
     assert fitted.objective(study.images[0], confounds="auto") == pytest.approx(loss.mean(), rel=1e-4)
 
 
-@pytest.mark.parametrize("per_component", [False, True])
-def test_score_is_that_of_nilearn(fitted, study, per_component):
+def test_score_is_the_variance_explained_by_least_squares(fitted, study):
+    rows = np.concatenate([_cleaned(fitted, study, number) for number in range(4)])
+    maps = fitted.components_.astype(float)
+    codes = np.linalg.lstsq(maps.T, rows.T, rcond=None)[0]
+    expected = 1 - ((rows - codes.T @ maps) ** 2).sum() / (rows**2).sum()
+    assert fitted.score(study.images, confounds="auto") == pytest.approx(expected, rel=1e-4)
+
+
+def test_score_is_at_least_that_of_nilearn(fitted, study):
+    peer = nilearn_with(fitted, study)
+    images = [str(path) for path in study.images]
+    assert fitted.score(study.images, confounds=False) > peer.score(images)
+    np.testing.assert_allclose(
+        # Per map, nilearn subtracts the mean of principal components, whose signs are arbitrary; we subtract nothing.
+        fitted.score(study.images, confounds=False, per_component=True),
+        peer.score(images, per_component=True),
+        rtol=3e-2,
+        atol=1e-4,
+    )
+
+
+def nilearn_with(fitted, study):
+    """Return nilearn's estimator with the maps of ours."""
     peer = DictLearning(5, mask=study.mask, smoothing_fwhm=None, standardize="zscore_sample", random_state=0)
     masker = MultiNiftiMasker(study.mask, standardize="zscore_sample", detrend=True).fit()
     peer.masker_, peer.mask_img_, peer.components_ = masker, masker.mask_img_, fitted.components_
     peer._fit_cache()
-    images = [str(path) for path in study.images]
-    expected = peer.score(images, per_component=per_component)
-    # Per map, nilearn subtracts the mean of principal components, whose signs are arbitrary; ours subtracts nothing.
-    tolerance = 3e-2 if per_component else 1e-4
-    np.testing.assert_allclose(
-        fitted.score(study.images, per_component=per_component), expected, rtol=tolerance, atol=1e-4
-    )
+    return peer
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_takes_the_place_of_dict_learning(study):
+def test_replaces_dict_learning(study):
     """The same lines work with either class."""
     for kind, alpha in ((DictLearning, 1), (BrainDictionaryLearning, 1e-3)):
         model = kind(
@@ -151,12 +166,12 @@ class TestParameters:
         assert masker.smoothing_fwhm == 8
         assert not hasattr(masker, "mask_img_")
 
-    def test_memory_is_handed_to_the_masker(self, study, tmp_path):
+    def test_memory_is_passed_to_the_masker(self, study, tmp_path):
         atlas = learned(study, n_epochs=1, memory=str(tmp_path / "cache"), memory_level=1)
         assert atlas.masker_.memory == str(tmp_path / "cache")
 
-    def test_a_cache_is_not_taken_from_a_model_file(self, study, tmp_path):
-        """joblib would load pickles from it, which the sender of the file may have made."""
+    def test_a_model_file_cannot_set_a_cache(self, study, tmp_path):
+        """joblib would load pickles from it, which the author of the file may have written."""
         atlas = learned(study, n_epochs=1, memory=str(tmp_path / "cache"), memory_level=1)
         atlas.save(tmp_path / "model")
         loaded = load_model(tmp_path / "model")
@@ -164,13 +179,13 @@ class TestParameters:
         assert "memory" not in loaded.get_params()
 
     @pytest.mark.parametrize("option", ["memory", "mask_args", "clean_args", "reports", "made_up"])
-    def test_options_in_a_file_are_plain_ones_of_a_list(self, study, option):
+    def test_options_in_a_file_are_plain_and_known(self, study, option):
         artifact = learned(study, n_epochs=1)._task().artifact()
         numbers = dict(artifact.state_dict.numbers)
         numbers["brain.options"] = {**numbers["brain.options"], option: {"location": ["/tmp", object()]}}
         hostile = dataclasses.replace(artifact, state_dict=StateDict(numbers, artifact.state_dict.arrays))
         if option in ("clean_args", "made_up"):
-            with pytest.raises(DataError, match=f"options for maskers that no model file of ours has: {option}"):
+            with pytest.raises(DataError, match=f"invalid options of a masker in the model file: {option}"):
                 restored(hostile)
         else:
             assert restored(hostile).masker_.get_params()[option] in (None, True)
@@ -187,7 +202,7 @@ class TestData:
         found = np.asarray(atlas.mask_img_.dataobj) > 0
         assert (given & found).sum() > 0.8 * (given | found).sum()
 
-    def test_one_run_only_and_more_maps_than_it_can_tell_apart(self, study):
+    def test_more_maps_than_volumes(self, study):
         atlas = BrainDictionaryLearning(60, mask=study.mask, **OPTIONS).fit(study.images[0])
         assert np.isfinite(atlas.components_).all()
         assert atlas.components_.shape[0] == 60
@@ -208,7 +223,7 @@ class TestData:
         with pytest.raises(DataError, match="holds other images"):
             learned(study, n_epochs=1, store=tmp_path / "store", runs=np.repeat([0, 1], 25))
 
-    def test_packing_says_how_far_it_is_where_there_is_no_terminal(self, study, monkeypatch, capsys):
+    def test_packing_shows_progress_without_a_terminal(self, study, monkeypatch, capsys):
         monkeypatch.setattr("terafactor.solver.progress.SHOW_AFTER", 0)
         learned(study, n_epochs=1)
         assert "packing" not in capsys.readouterr().err
@@ -246,7 +261,7 @@ class TestData:
         atlas = learned(study, store=False)
         assert matched_correlation(atlas.components_, truth) > 0.9
 
-    def test_maps_to_start_from(self, study, fitted, tmp_path):
+    def test_initial_maps(self, study, fitted, tmp_path):
         from_image = learned(study, dict_init=fitted.components_img_, n_epochs=2)
         fitted.components_img_.to_filename(tmp_path / "maps.nii.gz")
         from_file = learned(study, dict_init=tmp_path / "maps.nii.gz", n_epochs=2)
@@ -306,7 +321,7 @@ def stop_after(estimator, data, directory, n_steps):
         train(estimator, data, directory, holdout=0, callbacks=[kill])
 
 
-def test_what_is_not_fitted_or_not_a_list_is_refused(fitted):
+def test_unfitted_models_and_loadings_without_a_list_are_refused(fitted):
     with pytest.raises(NotFittedError):
         BrainDictionaryLearning().transform("anything.nii.gz")
     with pytest.raises(DataTypeError, match="list of arrays"):
@@ -331,13 +346,13 @@ def _cleaned(atlas, study, number):
         {"positive_dict": "no"},
     ],
 )
-def test_parameters_that_cannot_work_are_refused_before_images_are_read(study, tmp_path, wrong):
+def test_invalid_parameters_are_refused_before_images_are_read(study, tmp_path, wrong):
     with pytest.raises(ParameterError, match=next(iter(wrong))):
         learned(study, store=tmp_path / "store", **wrong)
     assert not list(tmp_path.iterdir())
 
 
-def test_fit_transform_cleans_of_the_same_confounds(study):
+def test_fit_transform_uses_the_same_confounds(study):
     atlas = BrainDictionaryLearning(3, mask=study.mask, batch_size=20, n_epochs=1, random_state=0)
     series = atlas.fit_transform((path for path in study.images[:2]), confounds=study.confounds[:2])
     expected = atlas.transform(study.images[:2], confounds=study.confounds[:2])
@@ -345,7 +360,7 @@ def test_fit_transform_cleans_of_the_same_confounds(study):
         np.testing.assert_array_equal(found, needed)
 
 
-def test_images_that_never_change_are_explained_by_nothing(study):
+def test_constant_images_have_no_explained_variance(study):
     image = nibabel.load(study.images[0])
     constant = nibabel.Nifti1Image(np.full(image.shape, 5, np.float32), image.affine)
     atlas = BrainDictionaryLearning(3, mask=study.mask, batch_size=20, n_epochs=1, random_state=0).fit(constant)
@@ -372,12 +387,12 @@ def test_images_of_another_kind_than_the_maps_are_refused(fitted, tmp_path):
 
 
 @pytest.mark.parametrize("wrong", [np.ones((3, 5)), "absent.nii.gz", __file__])
-def test_maps_to_start_from_that_are_no_image_are_named(study, wrong):
+def test_initial_maps_must_be_an_image(study, wrong):
     atlas = BrainDictionaryLearning(3, mask=study.mask, dict_init=wrong, store=False)
     with pytest.raises(DataError, match="dict_init must be an image of maps"):
         atlas.fit(study.images[:1])
 
 
-def test_a_mask_that_is_no_image_is_named(study):
+def test_a_mask_must_be_an_image(study):
     with pytest.raises(DataError, match=r"the mask cannot be used: .*test_estimator\.py"):
         BrainDictionaryLearning(3, mask=__file__, store=False).fit(study.images[:1])

@@ -1,4 +1,4 @@
-"""Surfaces and CIFTI: learned from, kept in model files, written for other programs."""
+"""Surfaces and CIFTI: fitted, saved in model files, written as images."""
 
 import logging
 import re
@@ -18,30 +18,30 @@ from terafactor.brain.preparation import masked_images
 from terafactor.errors import DataError, ParameterError
 
 OPTIONS = {"n_components": 3, "reduction": 2, "batch_size": 10, "n_epochs": 4, "random_state": 0}
-N_PLACES = 60
+N_GRAYORDINATES = 60
 
 
-def series(n_volumes=30, n_places=N_PLACES, seed=0):
+def series(n_volumes=30, n_features=N_GRAYORDINATES, seed=0):
     random = np.random.default_rng(seed)
-    maps = np.zeros((3, n_places))
+    maps = np.zeros((3, n_features))
     for number in range(3):
-        maps[number, number * n_places // 3 : (number + 1) * n_places // 3] = 1
-    return (random.standard_normal((n_volumes, 3)) @ maps + 0.3 * random.standard_normal((n_volumes, n_places))).astype(
-        np.float32
-    )
+        maps[number, number * n_features // 3 : (number + 1) * n_features // 3] = 1
+    return (
+        random.standard_normal((n_volumes, 3)) @ maps + 0.3 * random.standard_normal((n_volumes, n_features))
+    ).astype(np.float32)
 
 
 def dense(values):
     axes = nibabel.cifti2.cifti2_axes
-    places = axes.BrainModelAxis.from_surface(np.arange(N_PLACES), 100, name="CIFTI_STRUCTURE_CORTEX_LEFT")
-    return cifti(values, axes.SeriesAxis(0, 1, len(values)), places)
+    brain_axis = axes.BrainModelAxis.from_surface(np.arange(N_GRAYORDINATES), 100, name="CIFTI_STRUCTURE_CORTEX_LEFT")
+    return cifti(values, axes.SeriesAxis(0, 1, len(values)), brain_axis)
 
 
 def parcels(values):
     axes = nibabel.cifti2.cifti2_axes
-    one = axes.BrainModelAxis.from_surface(np.arange(2 * N_PLACES), 200, name="CIFTI_STRUCTURE_CORTEX_LEFT")
-    places = axes.ParcelsAxis.from_brain_models([(f"p{n}", one[2 * n : 2 * n + 2]) for n in range(N_PLACES)])
-    return cifti(values, axes.SeriesAxis(0, 1, len(values)), places)
+    one = axes.BrainModelAxis.from_surface(np.arange(2 * N_GRAYORDINATES), 200, name="CIFTI_STRUCTURE_CORTEX_LEFT")
+    brain_axis = axes.ParcelsAxis.from_brain_models([(f"p{n}", one[2 * n : 2 * n + 2]) for n in range(N_GRAYORDINATES)])
+    return cifti(values, axes.SeriesAxis(0, 1, len(values)), brain_axis)
 
 
 def cifti(values, *axes):
@@ -61,7 +61,7 @@ def test_cifti_from_files_to_files(make, name, written, tmp_path):
     for number, path in enumerate(paths):
         make(series(seed=number)).to_filename(path)
     atlas = BrainDictionaryLearning(**OPTIONS).fit(paths)
-    assert atlas.components_.shape == (3, N_PLACES)
+    assert atlas.components_.shape == (3, N_GRAYORDINATES)
     halves = np.abs(atlas.components_).reshape(3, 3, -1).sum(axis=2)
     assert (halves.max(axis=1) > 0.8 * halves.sum(axis=1)).all()  # each map in one of the three parts
     files = atlas.save_maps(tmp_path / "atlas")
@@ -74,9 +74,9 @@ def test_cifti_from_files_to_files(make, name, written, tmp_path):
     np.testing.assert_array_equal(loaded.transform(paths)[0], atlas.transform(paths)[0])
 
 
-def test_a_cifti_mask_leaves_places_out():
+def test_a_cifti_mask_selects_grayordinates():
     image = dense(series())
-    kept = np.zeros((1, N_PLACES), np.float32)
+    kept = np.zeros((1, N_GRAYORDINATES), np.float32)
     kept[0, 10:30] = 1
     masker = CiftiMasker(dense(kept)).fit()
     assert masker.transform(image).shape == (30, 20)
@@ -84,10 +84,10 @@ def test_a_cifti_mask_leaves_places_out():
     np.testing.assert_array_equal(np.asarray(back.dataobj)[0] != 0, kept[0] != 0)
 
 
-def test_cifti_files_of_other_places_are_named(tmp_path):
+def test_cifti_files_with_other_grayordinates_are_named(tmp_path):
     dense(series()).to_filename(tmp_path / "a.dtseries.nii")
     parcels(series()).to_filename(tmp_path / "b.ptseries.nii")
-    with pytest.raises(DataError, match=r"b\.ptseries\.nii has other places"):
+    with pytest.raises(DataError, match=r"b\.ptseries\.nii has other grayordinates or parcels"):
         masked_images([tmp_path / "a.dtseries.nii", tmp_path / "b.ptseries.nii"], None, None, {})
     with pytest.raises(ParameterError, match="smoothing_fwhm is neither"):
         masked_images(tmp_path / "a.dtseries.nii", None, None, {"smoothing_fwhm": 4})
@@ -142,14 +142,14 @@ class TestSurfaces:
         with pytest.raises(DataError, match="vertices instead of"):
             masked_images([image, tmp_path / names[0]], None, None, {})
 
-    def test_a_mesh_that_is_not_known_is_asked_for(self, tmp_path):
+    def test_an_unknown_mesh_is_an_error(self, tmp_path):
         values = np.ones((5, 7), np.float32)
         arrays = [nibabel.gifti.GiftiDataArray(row) for row in values.T]
         nibabel.gifti.GiftiImage(darrays=arrays).to_filename(tmp_path / "x_hemi-L_bold.func.gii")
-        with pytest.raises(DataError, match=r"give as mask a SurfaceImage"):
+        with pytest.raises(DataError, match=r"pass a SurfaceImage with the mesh as mask"):
             masked_images(tmp_path / "x_hemi-L_bold.func.gii", None, None, {})
 
-    def test_both_files_of_a_pair_are_one_image_and_tell_it_from_others(self, image, tmp_path):
+    def test_both_files_of_a_pair_are_one_image_and_identify_it(self, image, tmp_path):
         paths = write_pair(image, tmp_path)
         assert find_images([str(path) for path in paths]) == [str(paths[0])]
         before = masked_images(str(paths[0]), None, None, {}).record_identity(0)

@@ -1,4 +1,4 @@
-"""What is done with maps after a fit."""
+"""Properties of learned maps."""
 
 import json
 
@@ -15,7 +15,7 @@ def test_signs_make_the_larger_part_positive():
     np.testing.assert_array_equal(found, [-1, 1, 1])
 
 
-def test_order_is_by_what_maps_explain():
+def test_maps_are_sorted_by_explained_variance():
     atoms = np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
     np.testing.assert_array_equal(maps.order(atoms, np.diag([1.0, 1.0, 3.0])), [2, 1, 0])
 
@@ -34,6 +34,13 @@ def test_explained_variance_of_rows_made_of_the_maps_is_one():
     parts = [random.standard_normal((n, 3)) @ atoms for n in (5, 9)]
     assert maps.explained_variance(parts, atoms, per_component=False) == pytest.approx(1)
     assert maps.explained_variance(parts, atoms[:2], per_component=False) < 0.95
+    positive = np.abs(atoms)
+    made = [random.standard_normal((n, 3)) @ positive for n in (5, 9)]
+    assert maps.explained_variance(made, positive, per_component=False) == pytest.approx(1)  # nilearn: less
+    shifted = [part + 5 for part in parts]  # a constant is no map
+    assert maps.explained_variance(shifted, atoms, per_component=False) < 0.9
+    with_constant = np.vstack([atoms, np.ones(40)])
+    assert maps.explained_variance(shifted, with_constant, per_component=False) == pytest.approx(1)
     alone = maps.explained_variance([parts[0][:, :] * 0 + atoms[0]], atoms, per_component=True)
     assert alone[0] == pytest.approx(1)
 
@@ -44,7 +51,7 @@ def test_labels_are_those_of_the_largest_overlap():
     atoms[0, 10:20] = 1
     atoms[1, 18:28] = [0.1, 0.2, 1, 1, 1, 1, 1, 1, 1, 1]
     atoms[2, :5] = 1
-    found = maps.labels_by_overlap(atoms, atlas, maps.numbered(["background", "one", "two", "three"]))
+    found = maps.labels_by_overlap(atoms, atlas, maps.names_by_number(["background", "one", "two", "three"]))
     assert [name for name, _ in found] == ["one", "two", "unlabelled"]
     assert found[0][1] == 1
     assert found[1][1] == pytest.approx(2 * 8 / 18)
@@ -70,19 +77,19 @@ def test_maps_are_named_by_a_label_image_of_another_resolution(atlas, study):
     assert min(overlap for _, overlap in found) > 0.3
 
 
-def test_without_names_regions_are_told_by_number(atlas, study):
+def test_without_names_labels_are_the_numbers_of_regions(atlas, study):
     networks = nibabel.load(study.networks)
     values = np.asarray(networks.dataobj)
     regions = np.where(values.max(axis=3) > 0.3, 1 + values.argmax(axis=3), 0).astype(np.int16)
     found = atlas.label(nibabel.Nifti1Image(regions, networks.affine))
     assert sorted(name for name, _ in found) == ["1", "2", "3", "4", "5"]
     assert atlas.label(nibabel.Nifti1Image(regions, networks.affine), {}) == [("unlabelled", 0.0)] * 5
-    with pytest.raises(ParameterError, match="regions 0, the background, to 2, but the atlas has regions up to 5"):
+    with pytest.raises(ParameterError, match="regions 1 to 2, but the atlas has regions up to 5"):
         atlas.label(nibabel.Nifti1Image(regions, networks.affine), ["background", "one", "two"])
 
 
-def test_an_atlas_of_maps_is_no_label_image(atlas, study):
-    with pytest.raises(DataError, match=r"3-D image, but .*5\) was given"):
+def test_an_atlas_of_maps_is_not_a_label_image(atlas, study):
+    with pytest.raises(DataError, match=r"3-D image, .*got shape .*5\)"):
         atlas.label(study.networks, ["background", "a"])
 
 
@@ -120,5 +127,5 @@ def test_regions_are_connected_and_large_enough(atlas):
 
 
 def test_regions_need_volumes():
-    with pytest.raises(DataError, match="volumes only"):
+    with pytest.raises(DataError, match="regions need volumes"):
         maps.regions(object(), 1350)

@@ -1,4 +1,4 @@
-"""The report of an atlas: what it shows, and that a browser shows it."""
+"""The report of an atlas: its content, and how a browser shows it."""
 
 import re
 import shutil
@@ -57,7 +57,7 @@ def test_labels_name_the_maps(atlas, tmp_path, monkeypatch):
     assert "map 3, region 3:" in page
 
 
-def test_images_that_are_gone_are_said(atlas, tmp_path, caplog):
+def test_missing_images_are_reported_on_the_page(atlas, tmp_path, caplog):
     page = atlas.report(tmp_path / "report.html", tmp_path / "gone.nii.gz").read_text()
     assert "gone.nii.gz does not exist" in page
     assert "gone.nii.gz does not exist" in caplog.text
@@ -73,7 +73,7 @@ def test_reports_do_not_change_the_atlas(study, tmp_path, packed):
     options = {"batch_size": 20, "n_epochs": 1, "store": tmp_path / "store" if packed else False, "random_state": 0}
     atlas = BrainDictionaryLearning(3, **options).fit(study.images[:2])
     before = dict(vars(atlas))
-    for images in (study.images[:2], study.images[2:]):  # of which another mask would be computed
+    for images in (study.images[:2], study.images[2:]):  # the second would give another mask
         page = atlas.report(tmp_path / "report.html", {"images": images}).read_text()
         assert "Series of an example run" in page
     assert all(vars(atlas)[name] is value for name, value in before.items())
@@ -82,7 +82,7 @@ def test_reports_do_not_change_the_atlas(study, tmp_path, packed):
     assert isinstance(shown, PackedSource) == packed
 
 
-def test_images_that_changed_since_the_run_leave_its_mask(study, tmp_path):
+def test_images_that_changed_since_the_run_do_not_change_its_mask(study, tmp_path):
     image = tmp_path / "run_bold.nii.gz"
     shutil.copy(study.images[0], image)
     atlas = BrainDictionaryLearning(3, batch_size=20, n_epochs=1, store=False, random_state=0)
@@ -131,17 +131,17 @@ def test_a_browser_shows_it(folder, chromium):
     page.close()
 
 
-def test_images_without_slices_have_a_report_too(tmp_path):
+def test_cifti_series_have_a_report_without_slices(tmp_path):
     from tests.brain.test_kinds import OPTIONS, dense, series
 
     atlas = BrainDictionaryLearning(**OPTIONS).fit([dense(series())])
     assert atlas.write_viewers(tmp_path) == []
     assert "Sparsity of maps" in atlas.report(tmp_path / "report.html").read_text()
-    with pytest.raises(DataError, match="need volumes"):
+    with pytest.raises(DataError, match="labels need volumes"):
         atlas.label("any.nii.gz", ["background"])
 
 
-def test_a_run_that_is_packed_in_parts_is_shown_whole(atlas, study):
+def test_a_run_packed_in_parts_is_shown_as_a_whole(atlas, study):
     stored = atlas._task().open_data({"images": study.images, "confounds": "auto"})
     assert len(stored.records[0]) < 50
     _, held_out, _ = atlas._task().hold_out(stored, 20, 0)
@@ -156,7 +156,7 @@ def test_thirty_visits_are_enough_with_batches_of_any_size(study):
     assert atlas._report_context().feature_visits >= 30
 
 
-def test_maps_are_drawn_upright_however_images_are_stored(study):
+def test_maps_are_drawn_upright_for_any_orientation_of_images(study):
     def stored(path):
         image = nibabel.load(path)
         turn = nibabel.orientations.axcodes2ornt("PIL")

@@ -1,4 +1,4 @@
-"""The simulated study: real files, with the truth beside them."""
+"""The simulated study: files of images and confounds, and the true networks."""
 
 import json
 

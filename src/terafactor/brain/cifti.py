@@ -18,26 +18,27 @@ from terafactor.solver.state_dict import StateDict
 
 SUFFIXES = (".dtseries.nii", ".ptseries.nii")
 DENSE_SCALARS, PARCELLATED_SCALARS = 3006, 3008
-"""Codes by which the header of a file tells what kind of CIFTI it is."""
+"""NIfTI intent codes of the CIFTI files that maps are written to."""
 
 
 class CiftiMasker(TransformerMixin, BaseEstimator):
-    """What nilearn's maskers are to volumes and surfaces, for CIFTI: series in, series out, maps back.
+    """Mask and clean CIFTI series, with the interface of nilearn's maskers.
 
     Parameters
     ----------
     mask_img : Cifti2Image, path of one, or None
-        Grayordinates or parcels to keep: those not zero in its first row. None keeps all.
+        Grayordinates or parcels to keep: those that are nonzero in its first row. None keeps all.
     standardize, detrend, standardize_confounds, low_pass, high_pass, t_r
-        Handed to :func:`nilearn.signal.clean`.
+        Arguments of :func:`nilearn.signal.clean`.
 
     Attributes
     ----------
     mask_ : ndarray of shape (n_grayordinates,)
-        What is kept.
+        Which grayordinates or parcels are kept.
     mask_img_ : Cifti2Image
-        The same as an image.
+        The mask as an image.
     n_elements_ : int
+        Number of grayordinates or parcels kept.
     """
 
     def __init__(
@@ -60,11 +61,11 @@ class CiftiMasker(TransformerMixin, BaseEstimator):
         self.t_r = t_r
 
     def fit(self, imgs: Any = None, y: Any = None) -> Self:
-        """Take the places from the mask, or from an image."""
+        """Read the grayordinates or parcels from the mask, or from an image without one."""
         mask = nibabel().load(self.mask_img) if isinstance(self.mask_img, str | os.PathLike) else self.mask_img
         if mask is None and imgs is None:
-            raise DataError("CiftiMasker needs a mask_img, or an image to take the places from")
-        self.axis_ = _places(imgs if mask is None else mask)
+            raise DataError("CiftiMasker needs a mask_img, or an image in fit")
+        self.axis_ = _brain_axis(imgs if mask is None else mask)
         self.mask_ = np.ones(len(self.axis_), bool) if mask is None else np.asarray(mask.dataobj)[0] != 0
         self.n_elements_ = int(self.mask_.sum())
         self.mask_img_ = self._image(self.mask_[np.newaxis].astype(np.float32))
@@ -75,25 +76,19 @@ class CiftiMasker(TransformerMixin, BaseEstimator):
         return self.transform_single_imgs(imgs, confounds, sample_mask)
 
     def transform_single_imgs(self, imgs: Any, confounds: Any = None, sample_mask: Any = None) -> Array:
-        """Return the same; the name that nilearn's maskers have for it."""
-        return np.asarray(
-            nilearn("signal").clean(
-                np.asarray(imgs.dataobj, np.float32)[:, self.mask_],
-                confounds=confounds,
-                sample_mask=sample_mask,
-                ensure_finite=True,
-                **self._cleaning(),
-            )
+        """Return the cleaned series (n, p) of one image; nilearn's maskers have this name, too."""
+        values = np.asarray(imgs.dataobj, np.float32)[:, self.mask_]
+        cleaning = {name: value for name, value in self.get_params().items() if name != "mask_img"}
+        cleaned = nilearn("signal").clean(
+            values, confounds=confounds, sample_mask=sample_mask, ensure_finite=True, **cleaning
         )
+        return np.asarray(cleaned)
 
     def inverse_transform(self, X: Array) -> Any:
         """Return rows (n, p) as an image of n maps."""
         values = np.zeros((len(X), len(self.mask_)), np.float32)
         values[:, self.mask_] = X
         return self._image(values)
-
-    def _cleaning(self) -> dict[str, Any]:
-        return {name: value for name, value in self.get_params().items() if name != "mask_img"}
 
     def _image(self, values: Array) -> Any:
         cifti = nibabel().cifti2
@@ -110,21 +105,21 @@ class Cifti(ImageKind):
     name = "CIFTI series"
     suffix = ".dscalar.nii"
 
-    def owns(self, thing: Any) -> bool:
-        if isinstance(thing, str | os.PathLike):
-            return os.fspath(thing).endswith(SUFFIXES)
-        return is_a(thing, "nibabel", "Cifti2Image")
+    def recognizes(self, given: Any) -> bool:
+        if isinstance(given, str | os.PathLike):
+            return os.fspath(given).endswith(SUFFIXES)
+        return is_a(given, "nibabel", "Cifti2Image")
 
-    def open(self, thing: Any, mask: Any) -> Any:
-        return nibabel().load(thing) if isinstance(thing, str | os.PathLike) else thing
+    def open_path(self, path: Path, mask: Any) -> Any:
+        return nibabel().load(path)
 
     def length(self, image: Any) -> int | None:
         return int(image.shape[0])
 
     def repetition_time(self, image: Any) -> float | None:
-        series = image.header.get_axis(0)
-        told = is_a(series, "nibabel", "SeriesAxis") and series.unit == "SECOND" and series.step > 0
-        return float(series.step) if told else None
+        axis = image.header.get_axis(0)
+        is_timed = is_a(axis, "nibabel", "SeriesAxis") and axis.unit == "SECOND" and axis.step > 0
+        return float(axis.step) if is_timed else None
 
     def load(self, image: Any) -> tuple[Any, int]:
         values = np.asarray(image.dataobj, np.float32)
@@ -133,10 +128,10 @@ class Cifti(ImageKind):
         return type(image)(np.where(finite, values, 0) if n_bad else values, image.header), n_bad
 
     def mismatch(self, image: Any, reference: Any) -> str | None:
-        found, needed = _places(image), _places(reference)
+        found, needed = _brain_axis(image), _brain_axis(reference)
         if len(found) != len(needed):
-            return f"has {len(found)} places instead of {len(needed)}"
-        return None if found == needed else "has other places on the cortex"
+            return f"has {len(found)} grayordinates or parcels instead of {len(needed)}"
+        return None if found == needed else "has other grayordinates or parcels"
 
     def new_masker(self, mask: Any, options: Mapping[str, Any]) -> CiftiMasker:
         return CiftiMasker(mask, **options)
@@ -147,7 +142,7 @@ class Cifti(ImageKind):
     def masker_arrays(self, masker: Any) -> dict[str, Array]:
         return {"mask": masker.mask_, "header": np.frombuffer(masker.mask_img_.header.to_xml(), np.uint8).copy()}
 
-    def masker_from(self, state_dict: StateDict, options: Mapping[str, Any]) -> Any:
+    def restore_masker(self, state_dict: StateDict, options: Mapping[str, Any]) -> Any:
         cifti = nibabel().cifti2
         mask = state_dict.array("mask", (None,), np.bool_)
         parser = cifti.parse_cifti2.Cifti2Parser()
@@ -155,11 +150,11 @@ class Cifti(ImageKind):
         return self.new_masker(cifti.Cifti2Image(mask[np.newaxis].astype(np.float32), parser.header), options).fit()
 
     def as_files(self, image: Any, stem: Path) -> dict[Path, Any]:
-        parcels = is_a(_places(image), "nibabel", "ParcelsAxis")
+        parcels = is_a(_brain_axis(image), "nibabel", "ParcelsAxis")
         return {stem.with_name(f"{stem.name}{'.pscalar.nii' if parcels else self.suffix}"): image}
 
 
-def _places(image: Any) -> Any:
+def _brain_axis(image: Any) -> Any:
     """Return the axis of grayordinates or parcels."""
     if not is_a(image, "nibabel", "Cifti2Image"):
         raise DataError(

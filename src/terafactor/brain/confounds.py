@@ -1,4 +1,4 @@
-"""Series to regress out of each image: given, or found beside it as fMRIPrep leaves them."""
+"""Confounds: series to regress out of each image, given or read from the tables of fMRIPrep."""
 
 from __future__ import annotations
 
@@ -14,42 +14,48 @@ from typing import Any
 import numpy as np
 
 from terafactor._typing import Indices
-from terafactor.brain.kinds import name_of
+from terafactor.brain.kinds import check_readable, name_of
 from terafactor.data.sources.formats import require
 from terafactor.errors import DataError
 
 logger = logging.getLogger("terafactor")
 
-ENDINGS = ("_desc-confounds_timeseries.tsv", "_desc-confounds_regressors.tsv")
-"""How the tables of new and old versions of fMRIPrep end."""
+TABLE_SUFFIXES = ("_desc-confounds_timeseries.tsv", "_desc-confounds_regressors.tsv")
+"""Suffixes of the tables of new and old versions of fMRIPrep."""
 
-COLUMNS = re.compile(r"(trans|rot)_[xyz]|cosine\d+")
-"""Columns that "auto" takes: the motion of the head, and slow drifts."""
+AUTO_COLUMNS = re.compile(r"(trans|rot)_[xyz]|cosine\d+")
+"""Columns that "auto" regresses out: head motion and slow drifts."""
 
-STEADY = re.compile(r"non_steady_state_outlier\d+")
-"""Columns that mark volumes from before the scanner reached its steady state, which "auto" leaves out."""
+NON_STEADY_COLUMNS = re.compile(r"non_steady_state_outlier\d+")
+"""Columns that mark volumes before the steady state, which "auto" drops."""
 
-IMAGE_ONLY = re.compile(r"_(space|cohort|res|den|hemi|desc)-[A-Za-z0-9]+|_(bold|boldref)?\.[a-z.]+$|_bold$")
-"""Parts of the name of an image that the table of its run does not have."""
+IMAGE_ENTITIES = re.compile(r"_(space|cohort|res|den|hemi|desc)-[A-Za-z0-9]+|_(bold|boldref)?\.[a-z.]+$|_bold$")
+"""Parts of the name of an image that the name of its table does not have."""
+
+MAX_NAMES = 5
+"""Number of images that a warning names."""
+
+CONFOUNDS_SETTINGS = (None, "auto", "given")
+"""Confounds of a fit, as model files name them: none, from the tables of fMRIPrep, or passed by the user."""
 
 
 @dataclass(frozen=True)
 class Confounds:
-    """What is regressed out of one image."""
+    """Confounds of one image."""
 
     values: Any = None
-    """Array, data frame or path, as :func:`nilearn.signal.clean` takes them; None: nothing."""
+    """Array, data frame or path, as in :func:`nilearn.signal.clean`; None regresses nothing out."""
 
-    kept: Indices | None = None
-    """Volumes that stay; None: all of them."""
+    sample_mask: Indices | None = None
+    """Volumes to keep; None keeps all."""
 
     def length(self, n_volumes: int) -> int:
-        """Return how many of ``n_volumes`` stay."""
-        return n_volumes if self.kept is None else len(self.kept)
+        """Return how many of ``n_volumes`` are kept."""
+        return n_volumes if self.sample_mask is None else len(self.sample_mask)
 
     def digest(self) -> str:
-        """Return what tells these confounds from others."""
-        content = hashlib.sha256(b"" if self.kept is None else np.asarray(self.kept, "<i8").tobytes())
+        """Return a digest that identifies the confounds."""
+        content = hashlib.sha256(b"" if self.sample_mask is None else np.asarray(self.sample_mask, "<i8").tobytes())
         if isinstance(self.values, str | os.PathLike):
             content.update(Path(self.values).read_bytes())
         elif self.values is not None:
@@ -58,65 +64,71 @@ class Confounds:
 
 
 def resolve_confounds(confounds: Any, images: Sequence[Any]) -> list[Confounds]:
-    """Return the confounds of each image.
+    """Return the confounds of each image; log a warning with the names of images that have none.
 
     Parameters
     ----------
-    confounds : None, "auto", or sequence with an entry per image
-        "auto" looks beside each image for the table of fMRIPrep and takes the motion and the slow drifts from it; an
-        image without one is said in the log. An entry is a path, an array or data frame, or None for nothing.
+    confounds : None, False, "auto", or sequence with an entry per image
+        None and False are no confounds. "auto" reads head motion and slow drifts from the table of fMRIPrep in the
+        folder of each image. An entry is a path, an array, a data frame, or None for no confounds.
     images : sequence of paths or images
     """
-    if confounds is None:
+    if confounds_setting(confounds) is None:
         return [Confounds()] * len(images)
-    if isinstance(confounds, str) and confounds == "auto":
-        found = [_beside(image) for image in images]
-        _say_missing([name_of(image, number) for number, image in enumerate(images) if found[number] is None])
-        return [Confounds() if path is None else _from_table(path) for path in found]
-    one = isinstance(confounds, str | os.PathLike | np.ndarray) or hasattr(confounds, "columns")
-    if one or not hasattr(confounds, "__len__"):
-        confounds = [confounds]
-    if len(confounds) != len(images):
-        raise DataError(
-            f"confounds has {len(confounds)} entries, but there are {len(images)} images: give one for each"
-        )
-    given = [_as_given(entry) for entry in confounds]
-    _say_missing([name_of(image, number) for number, image in enumerate(images) if given[number].values is None])
-    return given
+    if confounds_setting(confounds) == "auto":
+        tables = [_find_table(image) for image in images]
+        found = [Confounds() if table is None else _read_table(table) for table in tables]
+    else:
+        is_single = isinstance(confounds, str | os.PathLike | np.ndarray) or hasattr(confounds, "columns")
+        entries = [confounds] if is_single or not hasattr(confounds, "__len__") else confounds
+        if len(entries) != len(images):
+            raise DataError(
+                f"confounds has {len(entries)} entries for {len(images)} images: pass one for each image, or None"
+            )
+        found = [_check_entry(entry) for entry in entries]
+    missing = [name_of(image, number) for number, image in enumerate(images) if found[number].values is None]
+    if missing:
+        shown = ", ".join(missing[:MAX_NAMES]) + (", ..." if len(missing) > MAX_NAMES else "")
+        logger.warning("no confounds for %d image(s), cleaned without confounds: %s", len(missing), shown)
+    return found
 
 
-def _as_given(entry: Any) -> Confounds:
+def confounds_setting(confounds: Any) -> str | None:
+    """Return which of ``CONFOUNDS_SETTINGS`` the argument of a fit is."""
+    if confounds is None or confounds is False:
+        return None
+    return "auto" if isinstance(confounds, str) and confounds == "auto" else "given"
+
+
+def _check_entry(entry: Any) -> Confounds:
     if entry is None or (isinstance(entry, str) and not entry):
         return Confounds()
     if isinstance(entry, str | os.PathLike):
-        if not Path(entry).is_file():
-            raise DataError(f"the confounds {entry} do not exist")
+        check_readable(entry)
         return Confounds(os.fspath(entry))
     return Confounds(entry)
 
 
-def _say_missing(names: Sequence[str]) -> None:
-    if names:
-        shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-        logger.warning("no confounds for %d image(s), which are cleaned without: %s", len(names), shown)
-
-
-def _beside(image: Any) -> Path | None:
-    """Return the table of an image's run, None when there is none."""
+def _find_table(image: Any) -> Path | None:
+    """Return the table of fMRIPrep for the run of an image; None if there is none."""
     if not isinstance(image, str | os.PathLike):
         return None
     path = Path(image)
-    stem = IMAGE_ONLY.sub("", path.name)
-    return next((table for ending in ENDINGS if (table := path.with_name(stem + ending)).is_file()), None)
+    stem = IMAGE_ENTITIES.sub("", path.name)
+    return next((table for suffix in TABLE_SUFFIXES if (table := path.with_name(stem + suffix)).is_file()), None)
 
 
-def _from_table(path: Path) -> Confounds:
-    """Return the motion and the drifts in a table; what is missing in the first rows is taken for zero."""
+def _read_table(path: Path) -> Confounds:
+    """Return the motion and the drifts in a table; missing values, such as those of the first row, become zero."""
+    check_readable(path)
     pandas = require("pandas", extra="brain", purpose="reading confounds")
     table = pandas.read_csv(path, sep="\t", na_values="n/a")
-    columns = [column for column in table if COLUMNS.fullmatch(column)]
+    columns = [column for column in table if AUTO_COLUMNS.fullmatch(column)]
     if not columns:
-        raise DataError(f"{path} has neither motion (trans_x, ...) nor drifts (cosine00, ...): it has {list(table)}")
-    outliers = table[[column for column in table if STEADY.fullmatch(column)]].to_numpy().any(axis=1)
-    kept = np.flatnonzero(~outliers) if outliers.any() else None
-    return Confounds(table[columns].fillna(0).to_numpy(np.float64), kept)
+        raise DataError(
+            f"{path} has neither motion (trans_x, ...) nor drifts (cosine00, ...), but {list(table)}: "
+            "pass the confounds of each image instead of 'auto'"
+        )
+    outliers = table[[column for column in table if NON_STEADY_COLUMNS.fullmatch(column)]].to_numpy().any(axis=1)
+    sample_mask = np.flatnonzero(~outliers) if outliers.any() else None
+    return Confounds(table[columns].fillna(0).to_numpy(np.float64), sample_mask)

@@ -1,8 +1,9 @@
-"""Atlases of brain maps as a nilearn estimator."""
+"""Atlases of brain maps, with the interface of nilearn's estimators."""
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -19,7 +20,7 @@ from terafactor._typing import Array
 from terafactor.brain import maps
 from terafactor.brain.find import find_images
 from terafactor.brain.images import ImagesSource
-from terafactor.brain.kinds import masker_options, options_in_file
+from terafactor.brain.maskers import check_saved_options, saved_options
 from terafactor.brain.preparation import masked_images, stored_images
 from terafactor.brain.reporting import AtlasReporting
 from terafactor.brain.task import AtlasTask, new_learner
@@ -33,59 +34,65 @@ from terafactor.solver.callbacks import Callback, Evaluation
 from terafactor.training.model_file import ModelFileMixin
 from terafactor.training.trainer import Trainer
 
+logger = logging.getLogger("terafactor")
+
 
 class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, BaseEstimator):
-    """Learn an atlas of sparse maps from brain images, more of them than fit in memory.
+    """Learn an atlas of sparse maps from brain images that need not fit in memory.
 
-    Volumes are rows, voxels are features: minimises over maps with l1 norm <= 1 the mean over volumes x of
+    Volumes are rows, voxels are features. Minimizes, over maps with l1 norm <= 1, the mean over volumes x of
     ``min over a of 1/2 |x - a D|^2 + alpha / 2 |a|^2``. Each image is masked and cleaned once and written to a packed
-    store; the fit reads ``batch_size`` volumes of a random image, and one part in ``reduction`` of the voxels, at a
-    time. Takes the place of ``nilearn.decomposition.DictLearning``.
+    store; a step of the fit reads ``batch_size`` volumes of a random image, and 1 / ``reduction`` of their voxels.
+    Replaces ``nilearn.decomposition.DictLearning``.
 
     Parameters
     ----------
     n_components : int, default=20
         Number of maps.
     mask : nilearn masker, mask image, path of one, or None, default=None
-        A masker is copied; None computes a mask from the first volumes of some of the images.
+        A masker is copied. None computes a mask from the first volumes of some of the images.
     alpha : float, default=2e-4
-        Strength of the ridge penalty on codes, twice the lambda of the paper: more makes maps sparser. From 2e-4 to
-        2e-3 maps of standardized images are easy to read.
+        Strength of the ridge penalty on codes, twice the lambda of the paper; larger values make maps sparser. Use 2e-4
+        to 2e-3 for standardized images.
     reduction : float, default=10
-        How many times fewer voxels than there are a step uses.
+        Use 1 / reduction of the voxels per step.
     batch_size : int, default=40
         Volumes per step.
     n_epochs : float or None, default=None
-        Passes over the volumes; None makes as many as it takes to visit each voxel at least 30 times.
+        Passes over the volumes. None visits each voxel at least 30 times.
     dict_init : image of maps, or None, default=None
-        Maps to start from. None makes them from some volumes: principal components, turned until they are sparse.
+        Initial maps. None computes them from some volumes: principal components, rotated to be sparse.
     positive_dict : bool, default=False
         Whether maps must be >= 0.
     forgetting, tol, max_time, random_state, n_threads, callbacks, verbose
-        As :class:`~terafactor.MaskedDictionaryLearning` has them.
+        As in :class:`~terafactor.MaskedDictionaryLearning`.
     store : path, False or None, default=None
-        Folder of the packed store. One that is there is used again when images, mask, cleaning and confounds are the
-        same. None packs into a temporary folder; False does not pack, but reads image by image in each pass.
+        Folder of the packed store. An existing store is reused if images, mask, cleaning and confounds are the same.
+        None packs into a temporary folder. False does not pack, and reads each image once per pass.
     resample : bool, default=False
-        Whether to resample images that do not lie as the mask does, instead of refusing them.
+        Whether to resample images in another space than the mask; False raises an error.
     **masker_options
-        Handed to the masker: ``smoothing_fwhm``, ``standardize``, ``detrend``, ``low_pass``, ``high_pass``, ``t_r``,
-        ``target_affine``, ``mask_strategy``, ``memory`` and the others that it has. Unless given,
-        ``standardize="zscore_sample"``, ``detrend=True`` and, for volumes, ``smoothing_fwhm=4``.
+        Options of the masker: ``smoothing_fwhm``, ``standardize``, ``detrend``, ``low_pass``, ``high_pass``, ``t_r``,
+        ``target_affine``, ``mask_strategy``, ``memory`` and others. The defaults are ``standardize="zscore_sample"``,
+        ``detrend=True`` and, for volumes, ``smoothing_fwhm=4``.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_voxels)
-        The maps, mostly positive, those that explain most first.
+        The maps, mostly positive, sorted by the variance that they explain.
     components_img_ : image
-        The same as an image.
+        The maps as an image.
     masker_, mask_img_ : fitted masker and its mask
     background_ : ndarray of shape (n_voxels,) or None
-        Mean of some volumes of the first image, to draw maps on.
+        Mean of the first volumes of the first image, to draw maps on.
     n_elements_ : int
         Number of maps.
+    confounds_ : "auto", "given" or None
+        Confounds of the fit: from the tables of fMRIPrep, passed to it, or none.
+    labels_ : sequence of (str, float)
+        Name and overlap of each map, set by :meth:`label`.
     history_, stopped_by_, n_steps_, feature_counts_
-        As :class:`~terafactor.MaskedDictionaryLearning` has them.
+        As in :class:`~terafactor.MaskedDictionaryLearning`.
 
     Examples
     --------
@@ -104,6 +111,7 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
     feature_counts_: Array
     statistics_: str
     mask_img_: Any
+    confounds_: str | None
     _learner: MaskedDictionaryLearning
 
     def __init__(
@@ -149,11 +157,11 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
             setattr(self, name, value)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters, the options handed to the masker among them."""
+        """Return the parameters, including the options of the masker."""
         return {**super().get_params(deep), **self._masker_options()}
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters; names that are none of them are options of the masker."""
+        """Set parameters; other names are options of the masker."""
         known = {name: value for name, value in params.items() if name.split("__")[0] in self._get_param_names()}
         super().set_params(**known)
         for name in params.keys() - known.keys():
@@ -177,51 +185,61 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
             Series of volumes: NIfTI, CIFTI or surfaces.
         y : ignored
         confounds : None, "auto", or sequence with an entry per image
-            What to regress out: paths, arrays or data frames, None for an image without. "auto" finds the tables that
-            fMRIPrep leaves beside the images, and takes motion and slow drifts from them.
+            Series to regress out: paths, arrays or data frames, or None for an image without confounds. "auto" reads
+            head motion and slow drifts from the tables of fMRIPrep in the folders of the images, here and for the new
+            images of :meth:`transform`, :meth:`score` and :meth:`objective`.
         """
         Trainer(self._task()).fit({"images": imgs, "confounds": confounds})
         return self
 
     def fit_transform(self, imgs: Any, y: Any = None, confounds: Any = None) -> list[Array]:
-        """Learn the maps, and return their series in the same images, cleaned of the same confounds."""
+        """Learn the maps, and return their series in the same images, with the same confounds."""
         images = find_images(imgs)
         return self.fit(images, confounds=confounds).transform(images, confounds=confounds)
 
     def transform(self, imgs: Any, confounds: Any = None) -> list[Array]:
         """Return the series of the maps in each image, a list of arrays of shape (n_volumes, n_components).
 
-        These are the codes: the combination of maps that comes nearest to each volume, masked and cleaned, with the
-        ridge penalty of the fit.
+        The series are the codes of the masked and cleaned volumes, with the ridge penalty of the fit.
+
+        Parameters
+        ----------
+        imgs
+            As in :meth:`fit`.
+        confounds : None, False, "auto", or sequence with an entry per image
+            None is "auto" if the fit had "auto", and logs a warning if the fit had other confounds. False cleans
+            without confounds.
         """
         source = self._fitted_source(imgs, confounds)
         codes = self._encode(source)
         return [codes[record.start : record.stop] for record in source.records]
 
     def inverse_transform(self, loadings: Sequence[Array]) -> list[Any]:
-        """Return the images that series of maps stand for, one for each array (n_volumes, n_components) of a list."""
+        """Return the image reconstructed from each array of series (n_volumes, n_components) in a list."""
         check_is_fitted(self, "components_")
         if not isinstance(loadings, list | tuple):
             raise DataTypeError(f"loadings must be a list of arrays, one per image, got {type(loadings).__name__}")
         return [self.masker_.inverse_transform(np.asarray(part) @ self.components_) for part in loadings]
 
     def score(self, imgs: Any, y: Any = None, confounds: Any = None, per_component: bool = False) -> Any:
-        """Return the share of the variance of images that the maps explain, as ``DictLearning.score`` does.
+        """Return the share of the variance of images that the maps explain by least squares.
+
+        ``DictLearning.score`` returns less: it fits a constant along with the maps, and counts it as unexplained.
 
         Parameters
         ----------
         imgs, confounds
-            As :meth:`fit` takes them.
+            As in :meth:`transform`.
         y : ignored
         per_component : bool
-            Whether to return the share that each map explains alone, an array of shape (n_components,).
+            Whether to return the share that each map explains by itself, an array of shape (n_components,).
         """
         source = self._fitted_source(imgs, confounds)
         series = (source.series(record) for record in range(len(source.records)))
         return maps.explained_variance(series, self.components_, per_component=per_component)
 
     def objective(self, imgs: Any, confounds: Any = None) -> float:
-        """Return the mean over the volumes of images of ``1/2 |x - a D|^2 + alpha / 2 |a|^2``, with the best codes."""
+        """Return the mean over volumes of ``min over a of 1/2 |x - a D|^2 + alpha / 2 |a|^2``."""
         source = self._fitted_source(imgs, confounds)
         return solver.objective(source, self.components_, self._problem(), resolve_threads(self.n_threads))
 
@@ -238,40 +256,40 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
         return self.masker_.inverse_transform(self.components_)
 
     def regions(self, min_size: float = 1350.0) -> tuple[Any, list[int]]:
-        """Return the connected regions of the maps of at least ``min_size`` cubic mm, and the map that each is of."""
+        """Return the connected regions of maps of at least ``min_size`` cubic mm, and the index of the map of each."""
         return maps.regions(self.components_img_, min_size)
 
     def label(self, atlas: Any, names: Mapping[int, str] | Sequence[str] | None = None) -> Sequence[tuple[str, float]]:
-        """Find for each map the region of an atlas that it overlaps most; set ``labels_`` to names and overlaps.
+        """Return and set ``labels_``, the region of an atlas that each map overlaps most, with the overlap.
 
-        The overlap is the Dice coefficient of the region and the map where it is above half its maximum.
+        The overlap is the Dice coefficient of the region and the map, thresholded at half its maximum.
 
         Parameters
         ----------
         atlas : image or path
-            Number of the region of each voxel, in any resolution.
-        names : mapping from number to name, or sequence that counts from 0, the background; None: the numbers
+            Number of the region of each voxel, at any resolution.
+        names : mapping from number to name, or sequence that starts with the background; None uses the numbers
         """
         check_is_fitted(self, "components_")
         values = maps.atlas_values(self.masker_, atlas)
         if not (names is None or isinstance(names, Mapping)) and len(names) <= values.max():
             raise ParameterError(
-                f"names are of the regions 0, the background, to {len(names) - 1}, but the atlas has regions up to "
-                f"{values.max()}: give one for each, or a mapping from number to name"
+                f"names has {len(names)} entries, for the background and regions 1 to {len(names) - 1}, but the atlas "
+                f"has regions up to {values.max()}: pass a name for each, or a mapping from number to name"
             )
-        named = maps.numbered({n: str(n) for n in np.unique(values)} if names is None else names)
+        named = maps.names_by_number({n: str(n) for n in np.unique(values)} if names is None else names)
         self.labels_ = maps.labels_by_overlap(self.components_, values, named)
         return self.labels_
 
     def save_maps(self, stem: str | Path, *, overwrite: bool = False) -> list[Path]:
-        """Write the maps as an image that other programs open, with a JSON file beside it that describes them.
+        """Write the maps as an image, with a JSON file that describes them, and return the paths.
 
         Parameters
         ----------
         stem : path
-            Name without the ending, which depends on the kind of images: ``.nii.gz``, ``.dscalar.nii``, ``.func.gii``.
+            Name without extension, which depends on the kind of images: ``.nii.gz``, ``.dscalar.nii``, ``.func.gii``.
         overwrite : bool
-            Whether files there may be replaced.
+            Whether to replace existing files.
         """
         check_is_fitted(self, "components_")
         stem = Path(stem)
@@ -286,7 +304,7 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
 
     @property
     def progress_(self) -> str:
-        """Whether the fit has settled, in words: "settled", or by how much it still improves per pass."""
+        """Whether the fit has converged, or by how much the objective still improves per pass."""
         return self._progress(getattr(self, "history_", ()))
 
     def _progress(self, history: Sequence[Evaluation]) -> str:
@@ -297,35 +315,45 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
 
     @classmethod
     def _from_file(cls, parameters: Mapping[str, Any]) -> Self:
-        """Return an estimator with the parameters in a file; options of the masker must be plain."""
+        """Return an estimator with the parameters in a model file; other names are options of the masker."""
         own = {name: value for name, value in parameters.items() if name in cls._get_param_names()}
-        return cls(**own, **options_in_file({name: value for name, value in parameters.items() if name not in own}))
+        options = {name: value for name, value in parameters.items() if name not in own}
+        return cls(**own, **check_saved_options(options))
 
     def _problem(self) -> Problem:
         return problem_of(new_learner(self))
 
     def _fitted_source(self, imgs: Any, confounds: Any) -> ImagesSource:
         check_is_fitted(self, "components_")
-        return masked_images(imgs, confounds, self.masker_, {}, resample=self.resample)
+        inputs = find_images(imgs)
+        if confounds is None and self.confounds_ == "auto":
+            confounds = "auto"
+        elif confounds is None and self.confounds_ is not None:
+            logger.warning(
+                "the maps were learned with confounds, and %d image(s) come without: pass confounds, or "
+                "confounds=False (--confounds none) to clean without",
+                len(inputs),
+            )
+        return masked_images(inputs, confounds, self.masker_, {}, resample=self.resample)
 
     def _rows_to_show(self, X: Any) -> MatrixSource:
         if isinstance(X, MatrixSource):
             return X
-        if isinstance(X, Mapping):  # what a run learned from
+        if isinstance(X, Mapping):  # the data of a run
             return stored_images(self._fitted_source(X["images"], X.get("confounds")), self.store)
         return self._fitted_source(X, None)
 
     def _description(self) -> dict[str, Any]:
         ratios = maps.l1_l2_ratios(self.components_)
         entries: list[dict[str, Any]] = [
-            {"map": number, "l1_l2_ratio": round(float(ratio), 4), "nonzero": int(np.count_nonzero(one))}
-            for number, (one, ratio) in enumerate(zip(self.components_, ratios, strict=True))
+            {"map": number, "l1_l2_ratio": round(float(ratio), 4), "nonzero": int(np.count_nonzero(row))}
+            for number, (row, ratio) in enumerate(zip(self.components_, ratios, strict=True))
         ]
         for entry, (name, overlap) in zip(entries, self.labels_, strict=False):
             entry |= {"label": name, "overlap": round(overlap, 4)}
         return {
             "GeneratedBy": {"Name": "terafactor", "Version": terafactor.__version__},
             "Parameters": plain_parameters(self.get_params(deep=False)),
-            "Masker": plain_parameters(masker_options(self.masker_)),
+            "Masker": saved_options(self.masker_),
             "Maps": entries,
         }

@@ -1,82 +1,125 @@
-"""Which images are meant: paths, globs, folders of BIDS derivatives, images in memory."""
+"""Find images: expand globs and folders of BIDS derivatives."""
 
 from __future__ import annotations
 
+import fnmatch
 import glob
+import logging
 import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from terafactor.brain.surfaces import twin_files
+from terafactor.brain.surfaces import hemisphere_files
 from terafactor.data.open import files_matching
 from terafactor.errors import DataError
 
-PATTERNS = ("*_bold.nii.gz", "*_bold.nii", "*_bold.dtseries.nii", "*_bold.ptseries.nii", "*hemi-L*_bold.func.gii")
-"""Files of a BIDS folder that hold series."""
+logger = logging.getLogger("terafactor")
 
-SURFACE = re.compile(r"hemi-[LR][^/]*\.gii(\.gz)?$")
-"""Files that hold one hemisphere."""
+PATTERNS = ("*_bold.nii.gz", "*_bold.nii", "*_bold.dtseries.nii", "*_bold.ptseries.nii", "*hemi-L*_bold.func.gii")
+"""Names of the series in a BIDS folder."""
+
+HEMISPHERE = re.compile(r"hemi-[LR][^/]*\.gii(\.gz)?$")
+"""Names of the files of one hemisphere."""
 
 SPACE = re.compile(r"_(space|cohort|res|den)-[A-Za-z0-9]+")
+"""Parts of a name that define the space of an image."""
 
 
-def find_images(things: Any) -> list[Any]:
-    """Return images as a flat list: globs are expanded, and folders searched for the series of BIDS derivatives.
+def find_images(inputs: Any) -> list[Any]:
+    """Return paths and images as a flat list, with globs and folders of BIDS derivatives expanded.
 
     Parameters
     ----------
-    things : path, glob, folder, image, or sequence of these
+    inputs : path, glob, folder, image, or sequence of these
     """
-    found = _without_twins(list(_found(things)))
+    found = _without_second_hemispheres(list(_expand(inputs)))
     if not found:
-        raise DataError("there is no image: an empty list was given")
+        raise DataError("no images: got an empty list")
     return found
 
 
-def _found(things: Any) -> Iterator[Any]:
-    if isinstance(things, str | os.PathLike):
-        yield from _found_at(os.fspath(things))
-    elif isinstance(things, Iterable) and not hasattr(things, "shape"):  # images and arrays have one
-        for thing in things:
-            yield from _found(thing)
+def _expand(inputs: Any) -> Iterator[Any]:
+    if isinstance(inputs, str | os.PathLike):
+        yield from _expand_path(os.fspath(inputs))
+    elif isinstance(inputs, Iterable) and not hasattr(inputs, "shape"):  # images and arrays have a shape
+        for each in inputs:
+            yield from _expand(each)
     else:
-        yield things
+        yield inputs
 
 
-def _found_at(text: str) -> list[str]:
-    if os.path.isdir(text):
-        return _in_folder(Path(text))
-    if glob.has_magic(text) and not os.path.lexists(text):
-        return files_matching(text)
-    if not os.path.exists(text):
-        raise DataError(f"{text} does not exist")
-    return [text]
+def _expand_path(path: str) -> list[str]:
+    if os.path.isdir(path):
+        return _series_in(Path(path))
+    if glob.has_magic(path) and not os.path.lexists(path):
+        unreadable = _unreadable_folders(path)
+        try:
+            found = files_matching(path)
+        except DataError as error:
+            raise DataError(f"{error}{_without_permission(unreadable)}") from error
+        _warn_skipped(unreadable)
+        return found
+    try:
+        os.stat(path)
+    except FileNotFoundError as error:
+        raise DataError(f"{path} does not exist") from error
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}; check its permissions") from error
+    return [path]
 
 
-def _in_folder(folder: Path) -> list[str]:
-    """Return the preprocessed series of a BIDS folder, or all its series when none is marked so; one space only."""
-    found = sorted(str(path) for pattern in PATTERNS for path in folder.rglob(pattern))
+def _series_in(folder: Path) -> list[str]:
+    """Return the preprocessed series in a BIDS folder, or all series if none is marked so, in one space."""
+    found, unreadable = [], list[str]()
+    for root, _, names in os.walk(folder, onerror=lambda error: unreadable.append(error.filename)):
+        matching = {name for pattern in PATTERNS for name in fnmatch.filter(names, pattern)}
+        found += [os.path.join(root, name) for name in matching]
     if not found:
-        raise DataError(f"{folder} holds no series: none of {', '.join(PATTERNS)} is in it; give a glob")
+        raise DataError(
+            f"{folder} has no series, named {', '.join(PATTERNS)}{_without_permission(unreadable)}: pass a glob"
+        )
+    _warn_skipped(unreadable)
+    found.sort()
     found = [path for path in found if "_desc-preproc_" in path] or found
     spaces = sorted({"".join(match[0] for match in SPACE.finditer(Path(path).name)) for path in found})
     if len(spaces) > 1:
         raise DataError(
-            f"{folder} holds series in several spaces ({', '.join(spaces)}): choose one by a glob, "
+            f"{folder} has series in several spaces ({', '.join(spaces)}): select one with a glob, "
             f"such as {folder}/**/*{spaces[-1]}*_bold.nii.gz"
         )
     return found
 
 
-def _without_twins(things: list[Any]) -> list[Any]:
-    """Return images with one per surface image: the file of the first hemisphere stands for both."""
+def _unreadable_folders(pattern: str) -> list[str]:
+    """Return the folders that a glob leads to, but that it may not list or enter."""
+    parts, found = Path(pattern).parts, set[str]()
+    for depth in range(1, len(parts)):
+        needed = os.R_OK if glob.has_magic(parts[depth]) else os.X_OK
+        for folder in glob.glob(os.path.join(*parts[:depth]), recursive=True):
+            if os.path.isdir(folder) and not os.access(folder, needed):
+                found.add(os.path.normpath(folder))
+    return sorted(found)
+
+
+def _warn_skipped(folders: list[str]) -> None:
+    if folders:
+        logger.warning("skipped%s", _without_permission(folders).removeprefix(";"))
+
+
+def _without_permission(folders: list[str]) -> str:
+    """Return the end of a message that names folders; empty if there are none."""
+    return f"; {len(folders)} folder(s) without read permission: {', '.join(sorted(folders))}" if folders else ""
+
+
+def _without_second_hemispheres(inputs: list[Any]) -> list[Any]:
+    """Return the inputs with one file per pair of hemispheres, the first, since opening it reads both."""
     kept: list[Any] = []
     covered: set[Path] = set()
-    for thing in things:
-        path = Path(thing) if isinstance(thing, str) and SURFACE.search(thing) else None
+    for given in inputs:
+        path = Path(given) if isinstance(given, str) and HEMISPHERE.search(given) else None
         if path is None or path not in covered:
-            kept.append(thing)
-            covered.update({*twin_files(path)} - {path} if path else ())
+            kept.append(given)
+            covered.update({*hemisphere_files(path)} - {path} if path else ())
     return kept

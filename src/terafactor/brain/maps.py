@@ -1,24 +1,25 @@
-"""What is done with maps after a fit: order, signs, sparsity, labels, regions."""
+"""Properties of learned maps: order, signs, sparsity, explained variance, labels, regions."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from terafactor._typing import Array, Indices
-from terafactor.brain.kinds import nilearn
+from terafactor.brain.kinds import check_readable, nilearn
 from terafactor.errors import DataError
 
 
 def signs(maps: Array) -> Array:
-    """Return 1 or -1 for each map (k, p): what makes its positive part the larger one in l1 norm."""
+    """Return the sign (k,) that makes the positive part of each map (k, p) the larger one in l1 norm."""
     return np.where(maps.sum(axis=1, dtype=np.float64) < 0, -1, 1).astype(maps.dtype)
 
 
 def order(maps: Array, code_gram: Array) -> Indices:
-    """Return the numbers of the maps by how much they explain, the most first.
+    """Return the indices of maps (k,), sorted by the variance that they explain, the largest first.
 
     Parameters
     ----------
@@ -31,30 +32,30 @@ def order(maps: Array, code_gram: Array) -> Indices:
 
 
 def l1_l2_ratios(maps: Array) -> Array:
-    """Return l1 norm / l2 norm of each map, the paper's measure of sparsity: the root of the size of its support."""
+    """Return the l1 norm over the l2 norm of each map (k,), the root of the size of its support."""
     l2 = np.sqrt(np.einsum("ij,ij->i", maps, maps, dtype=np.float64))
     l1 = np.abs(maps).sum(axis=1, dtype=np.float64)
     return np.divide(l1, l2, out=np.zeros_like(l1), where=l2 > 0)
 
 
 def outlines(maps: Array) -> Array:
-    """Return where each map is above half its maximum (k, p), as the paper draws atlases."""
+    """Return where each map is above half its maximum (k, p), as in the figures of the paper."""
     return maps > 0.5 * np.maximum(maps.max(axis=1, keepdims=True), np.finfo(maps.dtype).tiny)
 
 
 def explained_variance(parts: Iterable[Array], maps: Array, *, per_component: bool) -> Any:
-    """Return the share of the squares of rows that maps explain, together or each alone, as nilearn defines it.
+    """Return the share of the squared norm of rows that maps explain by least squares, jointly or one by one.
 
     Parameters
     ----------
     parts : iterable of ndarray of shape (n, p)
+        Rows of series with mean zero: their squared norm is n times their variance.
     maps : ndarray of shape (k, p)
     per_component : bool
-        Together, rows are regressed on the maps and a constant, which counts as unexplained.
+        Whether to return the share of each map by itself (k,), as nilearn does.
     """
-    centred = maps - maps.mean(axis=1, keepdims=True)
-    inverse = np.linalg.pinv((centred @ centred.T).astype(np.float64))
-    gram, squares = (maps @ maps.T).astype(np.float64), np.einsum("ij,ij->i", maps, maps, dtype=np.float64)
+    gram = (maps @ maps.T).astype(np.float64)
+    inverse, squares = np.linalg.pinv(gram), np.diag(gram)
     explained, total = np.zeros(len(maps) if per_component else 1), 0.0
     for part in parts:
         total += float(np.einsum("ij,ij->", part, part, dtype=np.float64))
@@ -62,19 +63,18 @@ def explained_variance(parts: Iterable[Array], maps: Array, *, per_component: bo
         if per_component:
             explained += np.divide((products**2).sum(axis=0), squares, out=np.zeros(len(maps)), where=squares > 0)
         else:
-            codes = (part @ centred.T).astype(np.float64) @ inverse
-            explained += 2 * np.vdot(codes, products) - np.vdot(codes, codes @ gram)
+            explained += np.vdot(products @ inverse, products)
     share = np.maximum(0.0, explained / total) if total else np.zeros_like(explained)
     return share if per_component else float(share[0])
 
 
 def labels_by_overlap(maps: Array, atlas: Array, names: Mapping[int, str]) -> list[tuple[str, float]]:
-    """Return for each map the region of an atlas that it overlaps most, and the Dice coefficient.
+    """Return the region of an atlas that each map overlaps most, with the Dice coefficient.
 
     Parameters
     ----------
     maps : ndarray of shape (k, p)
-        Compared where they are above half their maximum.
+        Thresholded at half their maximum.
     atlas : ndarray of shape (p,)
         Number of the region of each voxel, 0 outside.
     names : mapping from number to name
@@ -95,13 +95,17 @@ def labels_by_overlap(maps: Array, atlas: Array, names: Mapping[int, str]) -> li
 
 
 def atlas_values(masker: Any, atlas: Any) -> Array:
-    """Return the region of each voxel (p,) of a label image, brought to the space of the mask."""
+    """Return the region of each voxel (p,), from a label image resampled to the mask."""
     image, maskers = nilearn("image"), nilearn("maskers")
     if not hasattr(masker.mask_img_, "affine"):
-        raise DataError("labels by overlap need volumes: the maps and the atlas must be NIfTI images")
+        raise DataError("labels need volumes: the maps and the atlas must be NIfTI images")
+    if isinstance(atlas, str | os.PathLike):
+        check_readable(atlas)
     regions = image.load_img(atlas)
     if np.prod(regions.shape[3:]) != 1:
-        raise DataError(f"labels need the number of one region per voxel, a 3-D image, but {regions.shape} was given")
+        raise DataError(
+            f"an atlas of regions must be a 3-D image, with one region per voxel, got shape {regions.shape}"
+        )
     nearest = image.resample_to_img(
         regions, masker.mask_img_, interpolation="nearest", copy_header=True, force_resample=True
     )
@@ -109,23 +113,23 @@ def atlas_values(masker: Any, atlas: Any) -> Array:
     return np.rint(plain.transform(nearest)).astype(np.int64).ravel()
 
 
-def numbered(labels: Mapping[int, str] | Sequence[str]) -> dict[int, str]:
-    """Return the names of regions by number; a sequence counts from 0, the background."""
-    named = labels if isinstance(labels, Mapping) else dict(enumerate(labels))
-    return {int(number): str(name) for number, name in named.items() if int(number) != 0}
+def names_by_number(names: Mapping[int, str] | Sequence[str]) -> dict[int, str]:
+    """Return the names of regions by number, without 0, the background; a sequence starts with the background."""
+    numbered = names if isinstance(names, Mapping) else dict(enumerate(names))
+    return {int(number): str(name) for number, name in numbered.items() if int(number) != 0}
 
 
 def regions(maps_image: Any, min_size: float) -> tuple[Any, list[int]]:
-    """Return the connected regions of maps as an image of more maps, and the map that each is of.
+    """Return the connected regions of maps as an image, and the index of the map of each region.
 
     Parameters
     ----------
     maps_image : Nifti1Image
     min_size : float
-        In cubic mm; smaller regions are left out.
+        Smallest size of a region in cubic mm.
     """
     if not hasattr(maps_image, "affine"):
-        raise DataError("regions are extracted from volumes only, not from surfaces or CIFTI files")
+        raise DataError("regions need volumes: the maps are on surfaces or in CIFTI files")
     image, owners = nilearn("regions").connected_regions(
         maps_image, min_region_size=min_size, extract_type="connected_components", smoothing_fwhm=None
     )

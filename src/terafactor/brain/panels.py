@@ -1,4 +1,4 @@
-"""What the report of an atlas shows besides: outlines, maps, sparsity, series of a run."""
+"""Panels of the report of an atlas: outlines, maps, sparsity, and the series of one run."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from terafactor.brain.drawing import figure_pixels, map_pixels, outline_figure
 from terafactor.report import Axis, Curve, Panel, ReportContext, bar_chart, fragment, line_chart, picture
 
 MAX_SERIES = 6
-"""Series drawn: those of the first maps."""
+"""Number of maps whose series are drawn."""
 
 SECTION = """
 <p class="note">Outlines of {{ shown | length }} maps, each at half its maximum.</p>
 <img style="width:100%;background:black" src="{{ outlines }}" alt="outlines of all maps on slices of the brain">
-<p class="note">Each map on the slices through its peak, those that explain most first: orange is positive, blue
-negative.{% if linked %} A map links to a page on which it can be looked at from all sides.{% endif %}</p>
+<p class="note">Each map on the slices through its peak, sorted by explained variance: orange is positive, blue
+negative.{% if linked %} Each map links to an interactive page.{% endif %}</p>
 <div style="display:grid;grid-template-columns:repeat(auto-fill,minmax(18rem,1fr));gap:.8rem">
 {% for image, caption in shown %}
 <figure style="margin:0">{% if linked %}<a href="{{ linked[loop.index0] }}">{% endif %}
@@ -31,18 +31,19 @@ negative.{% if linked %} A map links to a page on which it can be looked at from
 
 
 class AtlasPanel(Panel):
-    """All maps at once, as the paper draws atlases, and each by itself, in the place of the curves of atoms.
+    """Show the outlines of all maps, as in the figures of the paper, and each map; replaces the panel of atoms.
 
     Parameters
     ----------
     volumes : ndarray of shape (x, y, z, k)
     background : ndarray of shape (x, y, z)
-        What maps are drawn on, zero outside the brain.
+        Zero outside the brain.
     voxel_sizes : ndarray of shape (3,)
+        In mm.
     labels : sequence of str
-        Names of the maps, or nothing.
+        Names of the maps, or empty.
     linked : sequence of str
-        A page for each map, or nothing.
+        Links to the page of each map, or empty.
     """
 
     name, title = "atoms", "Atlas"
@@ -75,7 +76,7 @@ class AtlasPanel(Panel):
 
 
 class SparsityPanel(Panel):
-    """The paper's measure of sparsity, map by map."""
+    """Show the sparsity of each map, as the paper measures it."""
 
     name, title = "sparsity", "Sparsity of maps"
 
@@ -85,29 +86,29 @@ class SparsityPanel(Panel):
     def draw(self, context: ReportContext) -> str:
         ratios = maps.l1_l2_ratios(np.asarray(context.components))
         names = [f"map {number}: {ratio:.1f}" for number, ratio in enumerate(ratios)]
-        caption = "l1 norm over l2 norm of each map: its square is about the number of voxels that matter"
-        return bar_chart(caption, Axis("maps, those that explain most first", "count"), Axis("l1/l2"), ratios, names)
+        caption = "l1 norm over l2 norm of each map: its square is the effective number of voxels"
+        return bar_chart(caption, Axis("maps, sorted by explained variance", "count"), Axis("l1/l2"), ratios, names)
 
 
 class SeriesPanel(Panel):
-    """How the maps vary in time in one run, in the place of single rows.
+    """Show the series of maps in one run; replaces the panel of reconstructed rows.
 
     Parameters
     ----------
-    name_of_run : str
+    run_name : str
     series : ndarray of shape (n_volumes, k)
     """
 
     name, title = "reconstruction", "Series of an example run"
 
-    def __init__(self, name_of_run: str, series: Array) -> None:
-        self.name_of_run, self.series = name_of_run, series
+    def __init__(self, run_name: str, series: Array) -> None:
+        self.run_name, self.series = run_name, series
 
     def draw(self, context: ReportContext) -> str:
         volumes = np.arange(len(self.series))
         spread = self.series.std(axis=0)
-        scaled = self.series / np.where(spread > 0, spread, 1)  # a single volume has none
+        scaled = self.series / np.where(spread > 0, spread, 1)  # a single volume has no spread
         shown = range(min(MAX_SERIES, scaled.shape[1]))
         curves = [Curve(f"map {number}", [volumes], scaled[:, number]) for number in shown]
-        caption = f"{self.name_of_run}: the first {len(curves)} maps, each scaled to variance one"
+        caption = f"{self.run_name}: the first {len(curves)} maps, each scaled to unit variance"
         return line_chart(caption, [Axis("volume", "count")], Axis("code"), curves)

@@ -1,4 +1,4 @@
-"""From images as they are given to a matrix that a fit reads: found, masked, cleaned, and packed once."""
+"""From the images of a user to the matrix that a fit reads: find, mask, clean, and pack them once."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from typing import Any
 from terafactor._threads import Executor
 from terafactor.brain.confounds import resolve_confounds
 from terafactor.brain.find import find_images
-from terafactor.brain.images import QUIET, ImagesSource, check_alike, open_images
-from terafactor.brain.kinds import kind_of, make_masker, name_of
+from terafactor.brain.images import WITHOUT_WARNINGS, ImagesSource, check_space, open_images
+from terafactor.brain.kinds import kind_of, name_of
+from terafactor.brain.maskers import make_masker
 from terafactor.data import MatrixSource, pack
 from terafactor.data.fingerprint import fingerprint
 from terafactor.data.packed.reader import PackedSource
@@ -34,54 +35,54 @@ def masked_images(
     resample: bool = False,
     n_threads: int = 1,
 ) -> ImagesSource:
-    """Return images as a source whose rows are masked and cleaned volumes; nothing is read yet.
+    """Return images as a source of masked and cleaned volumes, without reading their values.
 
     Parameters
     ----------
     images, confounds
-        As :meth:`BrainDictionaryLearning.fit` takes them.
+        As in :meth:`BrainDictionaryLearning.fit`.
     mask : masker, mask image, path of one, or None
-        A fitted masker without options is used as it is.
+        A fitted masker is used as it is, unless there are options.
     options : mapping
-        For the masker.
+        Options of the masker.
     resample : bool
-        Whether images may lie otherwise than the mask.
+        Whether images may be in another space than the mask.
     n_threads : int
-        Threads that will read at the same time.
+        Number of threads that will read at the same time.
     """
-    things = find_images(images)
-    held = getattr(mask, "mask_img_", None)
-    kind = kind_of(things if held is None else [held, *things])
-    opened = open_images(kind, things, mask)
+    inputs = find_images(images)
+    fitted_mask = getattr(mask, "mask_img_", None)
+    kind = kind_of(inputs if fitted_mask is None else [fitted_mask, *inputs])
+    opened = open_images(kind, inputs, mask)
     if not resample:
-        check_alike(kind, things, opened, opened[0], name_of(things[0], 0))
-    with QUIET:
+        check_space(kind, inputs, opened, opened[0], name_of(inputs[0], 0))
+    with WITHOUT_WARNINGS:
         masker = mask if hasattr(mask, "mask_img_") and not options else make_masker(kind, mask, opened, options)
     if not resample and getattr(masker, "target_affine", None) is None:
-        check_alike(kind, things, opened, masker.mask_img_, "the mask")
-    n_kept = n_threads + 1 if n_threads > 1 else 1
-    return ImagesSource(kind, things, opened, masker, resolve_confounds(confounds, things), n_kept)
+        check_space(kind, inputs, opened, masker.mask_img_, "the mask")
+    cache_size = n_threads + 1 if n_threads > 1 else 1
+    return ImagesSource(kind, inputs, opened, masker, resolve_confounds(confounds, inputs), cache_size)
 
 
 def packed_images(
     source: ImagesSource, store: str | Path | None, *, block_rows: int, n_threads: int, show: bool = False
 ) -> MatrixSource:
-    """Return the same rows from a packed store, written now unless it is there.
+    """Return the rows of a source from a packed store, which is written unless it exists.
 
     Parameters
     ----------
     source : ImagesSource
     store : path or None
-        Its folder; None makes one that vanishes with the source that is returned.
+        Folder of the store; None uses a temporary folder, removed with the returned source.
     block_rows : int
-        Volumes that are read together.
+        Number of volumes that are read together.
     n_threads : int
-        Images read, masked and written at the same time.
+        Number of images that are read, masked and written at the same time.
     show : bool
-        Whether to say how many volumes are done.
+        Whether to show the progress.
     """
     if store is not None:
-        return _kept_store(source, Path(store), block_rows, n_threads, show)
+        return _reuse_or_pack(source, Path(store), block_rows, n_threads, show)
     folder = tempfile.mkdtemp(prefix="terafactor-")
     try:
         _pack(source, Path(folder) / "store", block_rows, n_threads, show)
@@ -94,28 +95,29 @@ def packed_images(
 
 
 def stored_images(source: ImagesSource, store: Any) -> MatrixSource:
-    """Return the same rows from a packed store if it is there and holds them, else the source; nothing is written."""
+    """Return the rows of a source from a packed store if it holds them, else the source; write nothing."""
     if not store or not os.path.lexists(store):
         return source
     packed = PackedSource(Path(store))
     return packed if packed.fingerprint == fingerprint(source) else source
 
 
-def _kept_store(source: ImagesSource, store: Path, block_rows: int, n_threads: int, show: bool) -> MatrixSource:
+def _reuse_or_pack(source: ImagesSource, store: Path, block_rows: int, n_threads: int, show: bool) -> MatrixSource:
     if not os.path.lexists(store):
         _pack(source, store, block_rows, n_threads, show)
         return PackedSource(store)
     packed = PackedSource(store)
     if packed.fingerprint != fingerprint(source):
         raise DataError(
-            f"{store} holds other images, or these masked or cleaned otherwise: remove it, or name another store"
+            f"{store} holds other images, or images with another mask, cleaning or confounds: remove it, or pass "
+            "another store"
         )
-    logger.info("%s holds these images already", store)
+    logger.info("reusing the packed images in %s", store)
     return packed
 
 
 def _pack(source: ImagesSource, store: Path, block_rows: int, n_threads: int, show: bool) -> None:
     logger.info("masking and packing %d images into %s", len(source.records), store)
-    # An image per thread leaves no cores for BLAS, whose bits would depend on how many it had.
+    # Threads work on images, and BLAS is held to one thread: its bits would depend on the number of threads.
     with Executor(), RowsProgress("masking and packing", source.shape[0]) as progress:
         pack(source, store, block_rows=block_rows, n_threads=n_threads, progress=progress if show else None)

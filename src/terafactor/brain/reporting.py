@@ -1,4 +1,4 @@
-"""How an atlas reports on itself: panels with maps, and a page for each map."""
+"""Reports of atlases: panels of maps, and a page for each map."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from terafactor.report.sample import sample_rows
 logger = logging.getLogger("terafactor")
 
 MAX_VOLUMES = 400
-"""Volumes of the run whose series are drawn."""
+"""Largest number of volumes whose series are drawn."""
 
 PAGES = "maps"
-"""Folder of the pages of single maps, beside the report."""
+"""Folder of the pages of single maps, next to the report."""
 
 
 class AtlasReporting(Reporting):
-    """What :class:`BrainDictionaryLearning` adds to its reports."""
+    """Mixin of :class:`BrainDictionaryLearning`: adds reports with maps."""
 
     _kind: ImageKind
     masker_: Any
@@ -50,50 +50,50 @@ class AtlasReporting(Reporting):
         geometry: tuple[int, ...] | None = None,
         viewers: bool = False,
     ) -> Path:
-        """Write a page about the atlas, which opens in any browser, offline; return its path.
+        """Write an HTML report on the atlas that needs no network, and return its path.
 
         Parameters
         ----------
         path : path
             The HTML file; replaced if it exists.
         X : images, optional
-            Images to show series of.
+            Images whose series are shown.
         title : str, optional
             By default the name of the estimator.
         geometry : ignored
         viewers : bool
-            Whether to write a page for each map, too, in the folder ``maps`` beside it, by nilearn.
+            Whether to write an interactive page for each map to the folder ``maps`` next to the report.
         """
         if viewers:
             self.write_viewers(Path(path).parent)
         return super().report(path, X, title=title)
 
     def write_viewers(self, folder: str | Path) -> list[Path]:
-        """Write a page for each map into ``folder/maps``, on which it can be looked at from all sides."""
+        """Write an interactive page for each map to ``folder/maps``, and return the paths."""
         pages = Path(folder) / PAGES
         written = []
         for number, row in enumerate(self.components_):
-            shown = self._kind.viewer(self.masker_, row, self.background_, f"map {number}")
-            if shown is None:
+            page = self._kind.viewer(self.masker_, row, self.background_, f"map {number}")
+            if page is None:
                 return []
             pages.mkdir(parents=True, exist_ok=True)
-            written.append(pages / _page(number))
-            written[-1].write_text(shown, encoding="utf-8")
+            written.append(pages / _page_name(number))
+            written[-1].write_text(page, encoding="utf-8")
         self._link(Path(folder))
         return written
 
     def _link(self, directory: Path) -> None:
-        """Let reports in a directory link to the pages of single maps, if all are there."""
-        pages = [f"{PAGES}/{_page(number)}" for number in range(len(self.components_))]
+        """Make reports in a directory link to the pages of single maps, if all exist."""
+        pages = [f"{PAGES}/{_page_name(number)}" for number in range(len(self.components_))]
         self._pages = pages if all((directory / page).is_file() for page in pages) else []
 
     def panels(self) -> Sequence[Panel]:
-        behind = np.ones(self.components_.shape[1], np.float32) if self.background_ is None else self.background_
-        drawn = self._kind.volumes(self.masker_, np.vstack([self.components_, behind]))
+        background = np.ones(self.components_.shape[1], np.float32) if self.background_ is None else self.background_
+        drawn = self._kind.volumes(self.masker_, np.vstack([self.components_, background]))
         if drawn is None:
             return [SparsityPanel()]
         volumes, sizes = drawn
-        labels = [name for name, _ in getattr(self, "labels_", ())]  # not yet there while a fit runs
+        labels = [name for name, _ in getattr(self, "labels_", ())]  # not set yet while a fit runs
         linked = getattr(self, "_pages", ())
         return [AtlasPanel(volumes[..., :-1], volumes[..., -1], sizes, labels, linked), SparsityPanel()]
 
@@ -105,21 +105,21 @@ class AtlasReporting(Reporting):
         return sample_rows(source, self._encode, lambda codes: np.asarray(codes @ self.components_))
 
     def _source_to_show(self, X: Any, details: dict[str, Any]) -> tuple[MatrixSource | None, dict[str, Any]]:
-        """Return the rows to show, None where the images are gone, which the page then says."""
+        """Return the rows to show; None, with a warning on the page, if the images cannot be read."""
         if X is None:
             return None, details
         try:
             return self._rows_to_show(X), details
         except DataError as error:
-            said = f"The images could not be read again, so no series are shown: {error}"
-            logger.warning("the report has less in it than it could: %s", said)
-            return None, details | {"warnings": [*details.get("warnings", ()), said]}
+            warning = f"The images cannot be read, so no series are shown: {error}"
+            logger.warning("incomplete report: %s", warning)
+            return None, details | {"warnings": [*details.get("warnings", ()), warning]}
 
     def _report_context(self, X: Any = None, *, title: str | None = None, **details: Any) -> ReportContext:
-        """Return the context with the series of one run, where there are images."""
+        """Return the context, with the series of one run if there are images."""
         source, details = self._source_to_show(X, details)
         if source is not None:
-            images = source.base if isinstance(source, SelectedRows) else source  # of which some may be held out
+            images = source.base if isinstance(source, SelectedRows) else source  # held-out rows are a part of a run
             run = SelectedRows(images, whole_records(images)[0][:MAX_VOLUMES])
             series = SeriesPanel(images.record_label(0), self._encode(run))
             details = {"panels": [*self.panels(), series]} | details
@@ -129,17 +129,17 @@ class AtlasReporting(Reporting):
 
 
 def _without_paths(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return facts about the data of a run with the number of images instead of their paths."""
+    """Return the description of the data of a run with the number of images instead of their paths."""
     source = facts.get("source")
     if not isinstance(source, Mapping):
         return dict(facts)
     images = source.get("images")
-    told = {"images": f"{len(images):,}" if isinstance(images, list) else images}
+    summary = {"images": f"{len(images):,}" if isinstance(images, list) else images}
     if isinstance(source.get("confounds"), str):
-        told["confounds"] = source["confounds"]
-    return told | {name: value for name, value in facts.items() if name != "source"}
+        summary["confounds"] = source["confounds"]
+    return summary | {name: value for name, value in facts.items() if name != "source"}
 
 
-def _page(number: int) -> str:
-    """Return the name of the page of a map."""
+def _page_name(number: int) -> str:
+    """Return the file name of the page of a map."""
     return f"map-{number:03d}.html"

@@ -1,4 +1,4 @@
-"""Surfaces: nilearn's ``SurfaceImage``, and pairs of GIFTI files named ``hemi-L`` and ``hemi-R``."""
+"""Surfaces: nilearn's ``SurfaceImage``, and pairs of GIFTI files with ``hemi-L`` and ``hemi-R`` in their names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from terafactor._typing import Array
-from terafactor.brain.kinds import ImageKind, name_of, nibabel, nilearn, offline
+from terafactor.brain.kinds import ImageKind, nibabel, nilearn, without_icon
 from terafactor.data.sources.formats import is_a
 from terafactor.errors import DataError
 from terafactor.solver.state_dict import StateDict
@@ -20,7 +20,7 @@ from terafactor.solver.state_dict import StateDict
 logger = logging.getLogger("terafactor")
 
 FSAVERAGE5 = 10242
-"""Vertices of a hemisphere of the mesh that nilearn ships."""
+"""Vertices per hemisphere of the mesh that nilearn ships."""
 
 HEMISPHERES = {"left": "hemi-L", "right": "hemi-R"}
 
@@ -31,24 +31,23 @@ class Surfaces(ImageKind):
     name = "surface"
     suffix = ".func.gii"
 
-    def owns(self, thing: Any) -> bool:
-        if isinstance(thing, str | os.PathLike):
-            return os.fspath(thing).endswith((".gii", ".gii.gz"))
-        return is_a(thing, "nilearn", "SurfaceImage")
+    def recognizes(self, given: Any) -> bool:
+        if isinstance(given, str | os.PathLike):
+            return os.fspath(given).endswith((".gii", ".gii.gz"))
+        return is_a(given, "nilearn", "SurfaceImage")
 
-    def open(self, thing: Any, mask: Any) -> Any:
-        if not isinstance(thing, str | os.PathLike):
-            return thing
+    def open_path(self, path: Path, mask: Any) -> Any:
         surface = nilearn("surface")
-        files = {part: path for part, path in _hemispheres(Path(thing)).items() if path.exists()}
+        files = {part: file for part, file in _hemispheres(path).items() if file.exists()}
         if not files:
-            raise DataError(f"{thing} does not exist")
-        data = {part: _columns(surface.load_surf_data(str(path))) for part, path in files.items()}
-        mesh = _mesh(mask, name_of(thing), {part: len(values) for part, values in data.items()})
+            raise DataError(f"{path} does not exist")
+        data = {part: surface.load_surf_data(str(file)) for part, file in files.items()}
+        data = {part: values.reshape(len(values), -1) for part, values in data.items()}  # one volume comes as (p,)
+        mesh = _mesh(mask, str(path), {part: len(values) for part, values in data.items()})
         return surface.SurfaceImage(mesh={part: mesh.parts[part] for part in data}, data=data)
 
     def files(self, path: Path) -> list[Path]:
-        return [twin for twin in twin_files(path) if twin.exists()]
+        return [file for file in hemisphere_files(path) if file.exists()]
 
     def length(self, image: Any) -> int | None:
         return int(image.shape[1]) if len(image.shape) == 2 else None
@@ -66,15 +65,15 @@ class Surfaces(ImageKind):
 
     def viewer(self, masker: Any, row: Array, background: Array | None, title: str) -> str | None:
         if find_spec("plotly") is None:
-            logger.warning("no pages of maps on surfaces, which need plotly: pip install 'terafactor[brain]' brings it")
+            logger.warning("pages of surface maps need plotly, which is not installed: pip install 'terafactor[brain]'")
             return None
-        image = self.masker_from(StateDict({}, self.masker_arrays(masker)), {}).inverse_transform(row)
+        image = self.plain_masker(masker).inverse_transform(row)
         part = max(image.data.parts, key=lambda part: float(np.abs(image.data.parts[part]).max()))
         view = nilearn("plotting").view_surf(image.mesh, surf_map=image, hemi=part, title=title)
-        return offline(view.get_standalone())
+        return without_icon(view.get_standalone())
 
     def new_masker(self, mask: Any, options: Mapping[str, Any]) -> Any:
-        mask = self.open(mask, None)
+        mask = self.open(mask)
         return nilearn("maskers").SurfaceMasker(mask_img=mask, **{"standardize": None, **options})
 
     def fit_masker(self, masker: Any, images: Sequence[Any]) -> Any:
@@ -88,7 +87,7 @@ class Surfaces(ImageKind):
             arrays[f"faces_{part}"] = np.asarray(image.mesh.parts[part].faces, np.int64)
         return arrays
 
-    def masker_from(self, state_dict: StateDict, options: Mapping[str, Any]) -> Any:
+    def restore_masker(self, state_dict: StateDict, options: Mapping[str, Any]) -> Any:
         surface = nilearn("surface")
         parts = [part for part in HEMISPHERES if f"mask_{part}" in state_dict.arrays]
         mesh, data = {}, {}
@@ -111,34 +110,29 @@ class Surfaces(ImageKind):
         return files
 
 
-def twin_files(path: Path) -> list[Path]:
-    """Return the files of the hemispheres that belong to the same image."""
+def hemisphere_files(path: Path) -> list[Path]:
+    """Return the files of both hemispheres, given one of them."""
     return list(_hemispheres(path).values())
 
 
 def _hemispheres(path: Path) -> dict[str, Path]:
-    for mine in HEMISPHERES.values():
-        if mine in path.name:
-            return {part: path.with_name(path.name.replace(mine, tag)) for part, tag in HEMISPHERES.items()}
-    raise DataError(f"{path} must name its hemisphere: hemi-L or hemi-R")
+    for found in HEMISPHERES.values():
+        if found in path.name:
+            return {part: path.with_name(path.name.replace(found, tag)) for part, tag in HEMISPHERES.items()}
+    raise DataError(f"the name of {path} must contain its hemisphere, hemi-L or hemi-R")
 
 
 def _mesh(mask: Any, name: str, found: dict[str, int]) -> Any:
-    """Return the mesh that the mask has, or the one that nilearn ships where it fits."""
-    given = getattr(getattr(mask, "mask_img", mask), "mesh", None)
-    if given is not None:
-        return given
+    """Return the mesh of the mask, or fsaverage5 if the numbers of vertices match."""
+    mesh = getattr(getattr(mask, "mask_img", mask), "mesh", None)
+    if mesh is not None:
+        return mesh
     if set(found.values()) != {FSAVERAGE5}:
         raise DataError(
-            f"{name} has {found} vertices, and a GIFTI file of series does not hold its mesh: give as mask a "
-            f"SurfaceImage with the mesh (only that of fsaverage5, with {FSAVERAGE5} per hemisphere, is known here)"
+            f"{name} has {found} vertices, and a GIFTI file of series does not hold its mesh: pass a SurfaceImage with "
+            f"the mesh as mask (only fsaverage5, with {FSAVERAGE5} vertices per hemisphere, needs none)"
         )
     return nilearn("datasets").load_fsaverage("fsaverage5")["pial"]
-
-
-def _columns(values: Array) -> Array:
-    """Return values at vertices (p, n); those of a single volume come without the second axis."""
-    return values.reshape(len(values), -1)
 
 
 def _vertices(image: Any) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What learning an atlas contributes to the training: imaging around the task of a dictionary."""
+"""The training of an atlas: reading images around the training of a dictionary."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import numpy as np
 from terafactor._threads import resolve_threads
 from terafactor._typing import Array
 from terafactor.brain import maps
+from terafactor.brain.confounds import CONFOUNDS_SETTINGS, confounds_setting
 from terafactor.brain.initial import initial_maps
-from terafactor.brain.kinds import kind_named, masker_options, options_in_file, unreadable
+from terafactor.brain.kinds import kind_named, read_errors
+from terafactor.brain.maskers import check_saved_options, saved_options
 from terafactor.brain.preparation import masked_images, packed_images
 from terafactor.brain.reporting import PAGES
 from terafactor.data import BatchStream, MatrixSource
@@ -21,7 +23,6 @@ from terafactor.dictionary import MaskedDictionaryLearning
 from terafactor.dictionary.parameters import options_of, problem_of
 from terafactor.dictionary.task import DictionaryTask
 from terafactor.errors import DataError, ParameterError
-from terafactor.runs.parameters import plain_parameters
 from terafactor.solver.callbacks import Callback, Evaluation
 from terafactor.solver.fit import initial_atoms
 from terafactor.solver.loop import RunningFit
@@ -32,12 +33,12 @@ if TYPE_CHECKING:
     from terafactor.brain.estimator import BrainDictionaryLearning
     from terafactor.brain.images import ImagesSource
 
-VISITS = 30
-"""How often each feature is visited by default: below that, masked statistics are still far from full ones."""
+MIN_VISITS = 30
+"""Default number of visits to each voxel: with fewer, masked statistics are far from full ones."""
 
 
 class AtlasTask(Task):
-    """Learns an atlas from images; ``X`` is images, or a mapping with ``images`` and ``confounds``."""
+    """Learn an atlas from images. ``X`` is images, or a mapping with ``images`` and ``confounds``."""
 
     kind = "BrainDictionaryLearning"
     estimator: BrainDictionaryLearning
@@ -48,11 +49,11 @@ class AtlasTask(Task):
 
     def open_data(self, X: Any) -> MatrixSource:
         """Return the masked and cleaned volumes, packed unless ``store`` is False."""
-        model, given = self.estimator, X if isinstance(X, Mapping) else {"images": X}
-        source = self._masked(given["images"], given.get("confounds"))
+        model, inputs = self.estimator, X if isinstance(X, Mapping) else {"images": X}
+        source = self._masked(inputs["images"], inputs.get("confounds"))
         background, data = source.background(), self._packed(source)
         model.masker_, model.mask_img_, model._kind = source.masker, source.masker.mask_img_, source.kind
-        model.background_ = background
+        model.background_, model.confounds_ = background, confounds_setting(inputs.get("confounds"))
         return data
 
     def _masked(self, images: Any, confounds: Any) -> ImagesSource:
@@ -61,7 +62,7 @@ class AtlasTask(Task):
         source = masked_images(
             images, confounds, model.mask, model._masker_options(), resample=model.resample, n_threads=n_threads
         )
-        problem_of(learner)  # refuses parameters that cannot work before hours are spent on packing
+        problem_of(learner)  # raise on invalid parameters before hours of packing
         options_of(learner, source)
         return source
 
@@ -81,8 +82,7 @@ class AtlasTask(Task):
         return self.inner.hold_out(data, amount, seed)
 
     def open_validation(self, X: Any, data: MatrixSource) -> MatrixSource:
-        model = self.estimator
-        return masked_images(X, None, model.masker_, {}, resample=model.resample)
+        return self.estimator._fitted_source(X, None)
 
     def objective(self, held_out: MatrixSource) -> Callable[[RunningFit], float]:
         return self.inner.objective(held_out)
@@ -91,31 +91,33 @@ class AtlasTask(Task):
         model, learner = self.estimator, self.inner.estimator
         learner.set_params(n_epochs=self._n_epochs(data, start.seed))
         if start.state_dict is None:
-            learner.set_params(init=self._first_maps(data, start.seed))
+            learner.set_params(init=self._initial_maps(data, start.seed))
         self.inner.prepare(data, start)
         model._learner = learner
 
     def _n_epochs(self, data: MatrixSource, seed: int) -> float:
-        """Return the passes to make: by default as few as visit every feature often enough."""
+        """Return the number of passes: by default the fewest with ``MIN_VISITS`` visits to each voxel."""
         model = self.estimator
         if model.n_epochs is not None:
             return model.n_epochs
         masks = masks_of(data, model.reduction, seed)
-        return BatchStream(data, model.batch_size, masks, seed, whole_rows=False).epochs_until(VISITS)
+        return BatchStream(data, model.batch_size, masks, seed, whole_rows=False).epochs_until(MIN_VISITS)
 
-    def _first_maps(self, data: MatrixSource, seed: int) -> Array:
+    def _initial_maps(self, data: MatrixSource, seed: int) -> Array:
         model, kind = self.estimator, self.estimator._kind
         constraint = problem_of(self.inner.estimator).constraint
         if model.dict_init is None:
             return initial_maps(data, constraint, model.n_components, model.batch_size, model.reduction, seed)
-        plain = kind.masker_from(StateDict({}, kind.masker_arrays(model.masker_)), {})
+        plain = kind.plain_masker(model.masker_)
         try:
-            given = np.atleast_2d(plain.transform_single_imgs(kind.open(model.dict_init, model.mask)))
-        except unreadable() as error:
-            raise DataError(f"dict_init must be an image of maps as the images are, or its path: {error}") from error
-        if len(given) != model.n_components:
-            raise ParameterError(f"dict_init has {len(given)} maps, but n_components is {model.n_components}")
-        return initial_atoms(np.ascontiguousarray(given, data.dtype), model.n_components, constraint, seed)
+            initial = np.atleast_2d(plain.transform_single_imgs(kind.open(model.dict_init, model.mask)))
+        except read_errors() as error:
+            raise DataError(
+                f"dict_init must be an image of maps of the same kind as the images, or its path: {error}"
+            ) from error
+        if len(initial) != model.n_components:
+            raise ParameterError(f"dict_init has {len(initial)} maps, but n_components is {model.n_components}")
+        return initial_atoms(np.ascontiguousarray(initial, data.dtype), model.n_components, constraint, seed)
 
     def learn(self, data: MatrixSource, callbacks: Sequence[Callback]) -> None:
         self.inner.learn(data, callbacks)
@@ -125,12 +127,12 @@ class AtlasTask(Task):
         return self.inner.review(data)
 
     def _set_maps(self) -> None:
-        """Set the learned attributes: maps by what they explain, mostly positive."""
+        """Set the learned attributes, with the maps sorted and mostly positive."""
         model, learner = self.estimator, self.inner.estimator
         model._learner = learner
         learned = np.ascontiguousarray(learner.components_)
-        chosen = learned[maps.order(learned, learner._state.code_gram)]
-        model.components_, model.labels_, model._pages = chosen * maps.signs(chosen)[:, np.newaxis], (), ()
+        ordered = learned[maps.order(learned, learner._state.code_gram)]
+        model.components_, model.labels_, model._pages = ordered * maps.signs(ordered)[:, np.newaxis], (), ()
         model.n_steps_, model.feature_counts_ = learner.n_steps_, learner.feature_counts_
         model.statistics_ = learner.statistics_
 
@@ -140,16 +142,26 @@ class AtlasTask(Task):
         arrays = {f"brain.{name}": array for name, array in model._kind.masker_arrays(model.masker_).items()}
         if model.background_ is not None:
             arrays["brain.background"] = model.background_
-        facts = {"brain.kind": model._kind.name, "brain.options": plain_parameters(masker_options(model.masker_))}
+        facts = {
+            "brain.kind": model._kind.name,
+            "brain.options": saved_options(model.masker_),
+            "brain.confounds": model.confounds_,
+        }
         numbers = facts | dict(learned.numbers) | {"stopped_by": getattr(model, "stopped_by_", None)}
         return StateDict(numbers, arrays | dict(learned.arrays))
 
     def restore(self, state_dict: StateDict) -> None:
         model, brain = self.estimator, state_dict.section("brain")
         model._kind = kind_named(brain.number("kind", str))
-        model.masker_ = model._kind.masker_from(brain, options_in_file(brain.number("options", dict)))
+        options = check_saved_options(brain.number("options", dict), model._kind)
+        model.masker_ = model._kind.restore_masker(brain, options)
         model.mask_img_ = model.masker_.mask_img_
         model.background_ = brain.arrays.get("background")
+        model.confounds_ = brain.numbers.get("confounds")
+        if model.confounds_ not in CONFOUNDS_SETTINGS:
+            raise DataError(
+                f"invalid confounds in the model file: {model.confounds_!r} is none of {CONFOUNDS_SETTINGS}"
+            )
         self.inner.restore(state_dict)
         self._set_maps()
         if hasattr(self.inner.estimator, "stopped_by_"):
@@ -163,10 +175,7 @@ class AtlasTask(Task):
         history: Sequence[Evaluation],
         atoms: Array | None = None,
     ) -> None:
-        """Write ``report.html`` of a run, and at its end the maps.
-
-        Pages of single maps are written again where there are some of an earlier end.
-        """
+        """Write the report of a run and, at its end, the maps; update the pages of single maps if there are any."""
         model = self.estimator
         if atoms is None:
             model.save_maps(directory / "maps", overwrite=True)
@@ -177,7 +186,7 @@ class AtlasTask(Task):
 
 
 def new_learner(model: BrainDictionaryLearning) -> MaskedDictionaryLearning:
-    """Return the numeric part, in the setting of the paper. ``n_epochs=None`` is resolved when data is known."""
+    """Return the estimator of the dictionary, in the setting of the paper; ``n_epochs=None`` needs the data."""
     return MaskedDictionaryLearning(
         model.n_components,
         alpha=model.alpha,

@@ -11,48 +11,48 @@ from typing import Any
 import numpy as np
 
 from terafactor._typing import Array
-from terafactor.brain.kinds import ImageKind, nibabel, nilearn, offline
+from terafactor.brain.kinds import ImageKind, nibabel, nilearn, without_icon
 from terafactor.data.sources.formats import is_a
 from terafactor.solver.state_dict import StateDict
 
-HEADS = 20
-"""Images that a mask is computed from, at the most."""
+MAX_MASK_IMAGES = 20
+"""Largest number of images from which a mask is computed."""
 
-VOLUMES_PER_HEAD = 5
-"""Volumes of each that a mask or a background is computed from: the first, so that little has to be decompressed."""
+N_FIRST_VOLUMES = 5
+"""Volumes of an image from which masks and backgrounds are computed: the first, so that little is decompressed."""
 
 SECONDS = {"sec": 1.0, "msec": 1e-3, "usec": 1e-6}
-"""What the units of time that headers name stand for."""
+"""Seconds per unit of time, by the names in headers."""
 
 
 class Volumes(ImageKind):
-    """4-D images of voxels."""
+    """Series of voxels: 4-D images."""
 
     name = "volume"
     suffix = ".nii.gz"
     defaults: Mapping[str, Any] = MappingProxyType({"smoothing_fwhm": 4.0, "mask_strategy": "epi"})
 
-    def owns(self, thing: Any) -> bool:
-        if isinstance(thing, str | os.PathLike):
-            return os.fspath(thing).endswith((".nii", ".nii.gz"))
-        return is_a(thing, "nibabel", "SpatialImage") and hasattr(thing, "affine")
+    def recognizes(self, given: Any) -> bool:
+        if isinstance(given, str | os.PathLike):
+            return os.fspath(given).endswith((".nii", ".nii.gz"))
+        return is_a(given, "nibabel", "SpatialImage") and hasattr(given, "affine")
 
-    def open(self, thing: Any, mask: Any) -> Any:
-        return nibabel().load(thing) if isinstance(thing, str | os.PathLike) else thing
+    def open_path(self, path: Path, mask: Any) -> Any:
+        return nibabel().load(path)
 
     def length(self, image: Any) -> int | None:
         return int(image.shape[3]) if len(image.shape) == 4 else None
 
     def repetition_time(self, image: Any) -> float | None:
         units = getattr(image.header, "get_xyzt_units", lambda: ("unknown", "unknown"))()[1]
-        if units not in SECONDS:  # programs that do not know the time leave 1 there, without a unit
+        if units not in SECONDS:  # programs that do not know the time write 1, without a unit
             return None
         time = round(float(image.header.get_zooms()[3]) * SECONDS[units], 6)  # stored as a 32-bit float
         return time if time > 0 else None
 
     def load(self, image: Any) -> tuple[Any, int]:
         stored = image.dataobj
-        if nibabel().is_proxy(stored):  # a file that was read through keeps its buffers, which add up over images
+        if nibabel().is_proxy(stored):  # a proxy keeps its decompression buffers, which add up over images
             stored = stored.copy()
         values = np.asarray(stored, dtype=np.float32)
         finite = np.isfinite(values)
@@ -66,7 +66,7 @@ class Volumes(ImageKind):
     def background(self, image: Any, masker: Any) -> Array | None:
         if self.mismatch(image, masker.mask_img_) is not None:
             return None
-        mean = np.asarray(image.dataobj[..., :VOLUMES_PER_HEAD], np.float32).mean(axis=3)
+        mean = np.asarray(image.dataobj[..., :N_FIRST_VOLUMES], np.float32).mean(axis=3)
         return np.nan_to_num(mean[np.asarray(masker.mask_img_.dataobj) > 0], posinf=0, neginf=0)
 
     def mismatch(self, image: Any, reference: Any) -> str | None:
@@ -85,13 +85,13 @@ class Volumes(ImageKind):
         return nibabel().orientations.apply_orientation(volumes, directions), sizes
 
     def viewer(self, masker: Any, row: Array, background: Array | None, title: str) -> str:
-        plain = self.masker_from(StateDict({}, self.masker_arrays(masker)), {})
-        behind = None if background is None else plain.inverse_transform(background)
+        plain = self.plain_masker(masker)
+        bg_img = None if background is None else plain.inverse_transform(background)
         threshold = 0.02 * float(np.abs(row).max())
         view = nilearn("plotting").view_img(
-            plain.inverse_transform(row), bg_img=behind, threshold=threshold, title=title, black_bg=True
+            plain.inverse_transform(row), bg_img=bg_img, threshold=threshold, title=title, black_bg=True
         )
-        return offline(view.get_standalone())
+        return without_icon(view.get_standalone())
 
     def new_masker(self, mask: Any, options: Mapping[str, Any]) -> Any:
         mask = os.fspath(mask) if isinstance(mask, os.PathLike) else mask
@@ -100,18 +100,18 @@ class Volumes(ImageKind):
     def fit_masker(self, masker: Any, images: Sequence[Any]) -> Any:
         if masker.mask_img is not None:
             return masker.fit()
-        chosen = np.unique(np.linspace(0, len(images) - 1, HEADS).astype(int))
-        alike = [images[number] for number in chosen if self.mismatch(images[number], images[0]) is None]
-        return masker.fit([image.slicer[..., :VOLUMES_PER_HEAD] for image in alike])
+        chosen = np.unique(np.linspace(0, len(images) - 1, MAX_MASK_IMAGES).astype(int))
+        in_one_space = [images[number] for number in chosen if self.mismatch(images[number], images[0]) is None]
+        return masker.fit([image.slicer[..., :N_FIRST_VOLUMES] for image in in_one_space])
 
     def masker_arrays(self, masker: Any) -> dict[str, Array]:
         mask = np.asarray(masker.mask_img_.dataobj) > 0
         return {"mask": mask, "affine": np.asarray(masker.mask_img_.affine, np.float64)}
 
-    def masker_from(self, state_dict: StateDict, options: Mapping[str, Any]) -> Any:
+    def restore_masker(self, state_dict: StateDict, options: Mapping[str, Any]) -> Any:
         mask = state_dict.array("mask", (None, None, None), np.bool_)
         affine = state_dict.array("affine", (4, 4), np.float64)
-        if options.get("target_affine") is not None:  # where the mask lies already
+        if options.get("target_affine") is not None:  # the stored mask is resampled already
             options = {**options, "target_affine": affine, "target_shape": mask.shape}
         return self.new_masker(nibabel().Nifti1Image(mask.astype(np.uint8), affine), options).fit()
 

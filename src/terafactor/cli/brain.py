@@ -1,4 +1,4 @@
-"""``terafactor brain``: fit, transform and report of atlases of brain images."""
+"""``terafactor brain``: fit, apply and report atlases of brain images."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FIT_EXAMPLE = (
 TRANSFORM_EXAMPLE = "Example: terafactor brain transform atlas/ run.nii.gz --out series.tsv"
 REPORT_EXAMPLE = "Example: terafactor brain report atlas/ --labels regions.nii.gz --names regions.txt"
 
-NAMES_HELP = "Names of its regions, a line each, from number 1 on; by default their numbers."
+NAMES_HELP = "Names of its regions, one per line, starting with region 1; by default their numbers."
 
 Images = Annotated[
     list[str], typer.Argument(metavar="IMAGES...", help="Files, quoted globs or folders of BIDS derivatives.")
@@ -40,8 +40,8 @@ Images = Annotated[
 Confounds = Annotated[
     str | None,
     typer.Option(
-        metavar="auto|GLOB",
-        help="auto: as fMRIPrep leaves them; or tables in the order of images.",
+        metavar="auto|none|GLOB",
+        help="auto: the tables of fMRIPrep; or tables in the order of the images. transform: by default as in the fit.",
         rich_help_panel=IMAGES,
     ),
 ]
@@ -66,20 +66,20 @@ def fit(
     parameters: Values,
     checkpoints: Values,
     confounds: Confounds = None,
-    smoothing: Annotated[float | None, typer.Option(metavar="MM", help="FWHM.", rich_help_panel=IMAGES)] = None,
-    cleaning: Cleaning = None,
-    store: Annotated[
-        Path | None, typer.Option(help="Packed store, used again if it is there; by default OUT/store.")
+    smoothing: Annotated[
+        float | None, typer.Option(metavar="MM", help="FWHM of the smoothing.", rich_help_panel=IMAGES)
     ] = None,
-    no_pack: Annotated[bool, typer.Option("--no-pack", help="Read image by image in each pass.")] = False,
+    cleaning: Cleaning = None,
+    store: Annotated[Path | None, typer.Option(help="Packed store, reused if it exists; by default OUT/store.")] = None,
+    no_pack: Annotated[bool, typer.Option("--no-pack", help="Do not pack; read each image once per pass.")] = False,
     holdout: Holdout = None,
     viewers: Annotated[
-        bool, typer.Option("--viewers/--no-viewers", help="A page for each map.", rich_help_panel=RUN)
+        bool, typer.Option("--viewers/--no-viewers", help="Write a page for each map.", rich_help_panel=RUN)
     ] = True,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Learn an atlas: mask, clean and pack the images once, then fit; maps and report go to the run directory, too."""
+    """Learn an atlas: mask, clean and pack the images once, then fit; write maps and report to the run directory."""
     from terafactor.brain import BrainDictionaryLearning
 
     packed = False if no_pack else str((store or out / "store").absolute())
@@ -93,12 +93,12 @@ def fit(
 def transform(
     model: Model,
     image: Annotated[str, typer.Argument(help="One image.")],
-    out: Annotated[Path, typer.Option(help="Table of series, .tsv; must not exist.")],
+    out: Annotated[Path, typer.Option(help="Table of series to write, .tsv; must not exist.")],
     confounds: Confounds = None,
     resample: Resample = False,
     threads: Threads = None,
 ) -> None:
-    """Write the series of the maps in an image: a line per volume, a column per map."""
+    """Write the series of the maps in an image, one line per volume and one column per map."""
     import numpy as np
 
     from terafactor._durable import naming
@@ -107,11 +107,11 @@ def transform(
     check_absent(out)
     data = absolute_data([image], confounds)
     if len(data["images"]) > 1:
-        raise ParameterError(f"{image} stands for {len(data['images'])} images: give one, as each has its own table")
+        raise ParameterError(f"{image} matches {len(data['images'])} images: pass one, as each has its own table")
     estimator = load_kind(model, "BrainDictionaryLearning", threads)
     if resample:
         estimator.set_params(resample=True)
-    (series,) = estimator.transform(data["images"], confounds=data["confounds"])
+    (series,) = estimator.transform(data["images"], confounds=False if confounds == "none" else data["confounds"])
     header = "\t".join(f"map_{number:03d}" for number in range(series.shape[1]))
     with naming(out):
         np.savetxt(out, series, fmt="%.6g", delimiter="\t", header=header, comments="")
@@ -121,19 +121,19 @@ def transform(
 @app.command(epilog=REPORT_EXAMPLE)
 def report(
     run: Annotated[Path, typer.Argument(help="Run directory.", exists=True, file_okay=False)],
-    labels: Annotated[Path | None, typer.Option(help="Label image that names maps by overlap.", exists=True)] = None,
+    labels: Annotated[Path | None, typer.Option(help="Atlas of regions, to name maps by overlap.", exists=True)] = None,
     names: Annotated[Path | None, typer.Option(help=NAMES_HELP, exists=True)] = None,
-    viewers: Annotated[bool, typer.Option("--viewers/--no-viewers", help="A page for each map.")] = True,
+    viewers: Annotated[bool, typer.Option("--viewers/--no-viewers", help="Write a page for each map.")] = True,
 ) -> None:
-    """Write maps and report of a run anew, with a page for each map and, given an atlas of regions, with names."""
+    """Write the maps, the report and the pages of a run again, with names from an atlas of regions if given."""
     if names is not None and labels is None:
-        raise typer.BadParameter("--names are those of the regions of a label image: say --labels, too")
+        raise typer.BadParameter("--names needs --labels, the atlas whose regions it names")
     path = write_pages(run, labels, names, viewers=viewers)
     typer.echo(f"Wrote {path}, {path.stat().st_size / 1e6:.1f} MB")
 
 
 def write_pages(run: Path, labels: Path | None = None, names: Path | None = None, *, viewers: bool = True) -> Path:
-    """Write the maps of a run, a page for each of them, and the report, which is returned."""
+    """Write the maps, the pages and the report of a run, and return the path of the report."""
     from terafactor.runs import RunDirectory
     from terafactor.runs.metrics import read_metrics
 
@@ -149,22 +149,22 @@ def write_pages(run: Path, labels: Path | None = None, names: Path | None = None
 
 
 def absolute_data(images: list[str], confounds: str | None) -> dict[str, Any]:
-    """Return images and their confounds by absolute paths, so that a run can be resumed from anywhere."""
+    """Return images and confounds as absolute paths, so that a run can be resumed from any folder."""
     from terafactor.brain.find import find_images
 
     paths = [str(Path(path).absolute()) for path in find_images(images)]
-    if confounds is None or confounds == "auto":
-        return {"images": paths, "confounds": confounds}
+    if confounds in (None, "auto", "none"):
+        return {"images": paths, "confounds": None if confounds == "none" else confounds}
     return {"images": paths, "confounds": [str(Path(path).absolute()) for path in find_images(confounds)]}
 
 
 def masker_options(smoothing: float | None, texts: list[str] | None) -> dict[str, Any]:
-    """Return the options of a masker that "name=value" texts name; numbers, true, false and none are read as such."""
+    """Parse "name=value" options of a masker; numbers, true, false and none become Python values."""
     options: dict[str, Any] = {} if smoothing is None else {"smoothing_fwhm": smoothing}
     for text in texts or ():
         name, sign, value = text.partition("=")
         if not (sign and name.isidentifier()):
-            raise typer.BadParameter(f"--set is OPTION=VALUE, as in high_pass=0.01, got {text!r}")
+            raise typer.BadParameter(f"--set needs OPTION=VALUE, such as high_pass=0.01, got {text!r}")
         try:
             options[name] = None if value.lower() == "none" else json.loads(value.lower())
         except ValueError:
