@@ -14,19 +14,19 @@ from terafactor.cli.options import BRAIN, DICTIONARY, RATINGS
 
 OF_PYTHON = {
     "callbacks": "they are functions",
-    "verbose": "a run shows itself",
+    "verbose": "a run always shows its progress",
 }
 NOT_OFFERED = {
     MaskedDictionaryLearning: OF_PYTHON | {"init": "it is an array or a fitted estimator"},
     MatrixCompletion: OF_PYTHON,
     BrainDictionaryLearning: OF_PYTHON
     | {
-        "dict_init": "maps to start from are made with Python, where they can be looked at",
-        "store": "--store and --no-pack stand for it, and the default is a folder of the run",
-        "masker_options": "--smoothing and --set stand for them",
+        "dict_init": "initial maps are created in Python",
+        "store": "--store and --no-pack set it, and the default is a folder of the run",
+        "masker_options": "--smoothing and --set set them",
     },
 }
-"""Parameters without an option of their own, and why."""
+"""Parameters without an option, and the reason."""
 
 TABLES = {MaskedDictionaryLearning: DICTIONARY, MatrixCompletion: RATINGS, BrainDictionaryLearning: BRAIN}
 COMMANDS = {
@@ -63,7 +63,7 @@ def test_the_command_takes_all_options(estimator):
         assert found[parameter.option].help
 
 
-def test_options_are_declared_without_loading_what_learns():
+def test_declaring_options_does_not_import_numerical_packages():
     code = (
         "import sys, terafactor.cli.app; print([name for name in ('sklearn', 'numba', 'numpy') if name in sys.modules])"
     )

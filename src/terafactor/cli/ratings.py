@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from terafactor.cli.config import Config
-from terafactor.cli.fit import train_and_tell
+from terafactor.cli.fit import train_in_directory
 from terafactor.cli.options import CHECKPOINTS, RATINGS, RUN, Column, Json, RunFolder, Threads, Values, offering
-from terafactor.cli.reading import column_roles
+from terafactor.cli.parsing import column_roles
 from terafactor.cli.transform import load_kind
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def fit(
     """Learn from a file of ratings, in a run directory that can be watched, stopped and resumed."""
     from terafactor import MatrixCompletion
 
-    train_and_tell(MatrixCompletion(**parameters), source, out, checkpoints, as_json, holdout=holdout)
+    train_in_directory(MatrixCompletion(**parameters), source, out, checkpoints, as_json, holdout=holdout)
 
 
 @app.command(epilog=EVALUATE_EXAMPLE)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from terafactor._durable import naming, no_follow, remove_unfinished, try_lock, write_durably
+from terafactor._format import printable
 from terafactor.errors import DataError, ParameterError
 from terafactor.runs.artifact import place_of, read_manifest
 from terafactor.runs.checkpoint import checkpoints, step_of
@@ -117,7 +118,7 @@ class RunDirectory:
         """Write what the package logs to log.txt as well, and hand it to others."""
         with naming(self.log_file):
             handler = LogFile(self.log_file, encoding="utf-8")
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
         level = logger.level
         for each in (handler, *others):
             logger.addHandler(each)
@@ -129,6 +130,13 @@ class RunDirectory:
             for each in (handler, *others):
                 logger.removeHandler(each)
             handler.close()
+
+
+class LogFormatter(logging.Formatter):
+    """Escape characters that could control the terminal in which the log is read."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record), lines=True)
 
 
 class LogFile(logging.FileHandler):
