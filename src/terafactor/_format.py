@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from typing import Any
 
-__all__ = ["count", "counted", "data_size", "duration", "number", "percent", "printable", "setting"]
+__all__ = ["LogFormatter", "count", "counted", "data_size", "duration", "number", "percent", "printable", "setting"]
 
 
 def count(value: float) -> str:
@@ -66,6 +67,13 @@ def printable(text: object, *, lines: bool = False) -> str:
         each if each.isprintable() or (lines and each == "\n") else each.encode("unicode_escape").decode()
         for each in str(text)
     )
+
+
+class LogFormatter(logging.Formatter):
+    """Escape characters in log lines that could control a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record), lines=True)
 
 
 def setting(value: Any) -> str:

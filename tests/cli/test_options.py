@@ -1,16 +1,18 @@
 """The options of commands are the parameters of estimators."""
 
 import inspect
+import re
 import subprocess
 import sys
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from terafactor import MaskedDictionaryLearning, MatrixCompletion
 from terafactor.brain import BrainDictionaryLearning
 from terafactor.cli.app import app
-from terafactor.cli.options import BRAIN, DICTIONARY, RATINGS
+from terafactor.cli.options import BRAIN, CHECKPOINTS, DICTIONARY, RATINGS
 
 OF_PYTHON = {
     "callbacks": "they are functions",
@@ -69,3 +71,42 @@ def test_declaring_options_does_not_import_numerical_packages():
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
+
+
+def commands(group=None, path=()):
+    """Yield the words and the command for every command of the application."""
+    for name, command in (group or typer.main.get_command(app)).commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+OURS = [(words, command) for words, command in commands() if words[0] not in ("brain", "ratings")]
+
+
+@pytest.mark.parametrize(
+    ("words", "command"), OURS, ids=lambda value: " ".join(value) if isinstance(value, tuple) else ""
+)
+def test_help_describes_every_option(words, command):
+    assert command.help
+    for parameter in command.params:
+        if parameter.name not in ("help", "install_completion", "show_completion"):
+            assert parameter.help, parameter.name
+            assert parameter.help.endswith("."), parameter.help
+
+
+def test_help_of_fit_explains_held_out_rows(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = re.sub(r"[\s│]+", " ", CliRunner().invoke(app, ["fit", "--help"]).output)
+    assert "Rows kept out of training, to evaluate the model on" in shown
+    assert "Default: 5% of the rows, at most 2,000." in shown
+
+
+def test_help_shows_the_default_of_every_number_of_fit(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    lines = CliRunner().invoke(app, ["fit", "--help"]).output.splitlines()
+    for parameter in (*DICTIONARY, *CHECKPOINTS):
+        if parameter.default not in (None, False):
+            name = f"--{parameter.option.replace('_', '-')} "
+            assert f"[default: {parameter.default}]" in next(line for line in lines if name in line)

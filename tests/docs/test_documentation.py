@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -228,6 +229,17 @@ def test_version_is_the_same_everywhere() -> None:
     version = terafactor.__version__
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\n## [{version}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_package_metadata_names_tested_versions_and_all_licenses() -> None:
+    """The tests run on Python 3.11 only. Every third-party file has its license in the package."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    versions = [name for name in project["classifiers"] if re.search(r"Python :: 3\.\d+$", name)]
+    assert versions == ["Programming Language :: Python :: 3.11"]
+    assert project["requires-python"] == ">=3.11"
+    licenses = [path.relative_to(ROOT).as_posix() for path in (ROOT / "src").rglob("*LICENSE*")]
+    assert sorted(project["license-files"]) == sorted(["LICENSE", *licenses])
+    assert all((ROOT / path).is_file() for path in project["license-files"])
 
 
 class TestTheTests:

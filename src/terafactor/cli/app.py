@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import traceback
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Annotated
 import typer
 
 import terafactor
-from terafactor._format import printable
+from terafactor._format import LogFormatter, printable
 from terafactor.cli import brain as brain_commands
 from terafactor.cli import doctor as doctor_command
 from terafactor.cli import fit as fit_command
@@ -85,13 +86,15 @@ def main() -> None:
 
     Exit codes: 0 success, 1 internal error, 2 invalid usage, 3 invalid data, 4 interrupted with a checkpoint.
     """
+    if logging.lastResort is not None:  # prints warnings that are logged outside a run
+        logging.lastResort.setFormatter(LogFormatter("warning: %(message)s"))
     debug = "--debug" in sys.argv
     sys.argv = [argument for argument in sys.argv if argument != "--debug"]
     try:
         app()
     except Exception as error:
         if debug:
-            traceback.print_exc()
+            typer.echo(printable(traceback.format_exc(), lines=True), err=True)
         else:
             typer.secho(printable(_describe(error), lines=True), fg="red", err=True)
         sys.exit(exit_code(error))

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from terafactor._format import data_size, printable
+from terafactor._format import data_size, duration, printable
 from terafactor.cli.options import Columns, Drop, Json
 from terafactor.cli.parsing import column_selection
 
@@ -18,7 +18,7 @@ LABELS = {
     "bytes": "size in memory",
     "bytes on disk": "size on disk",
     "row_bytes": "size of a row",
-    "seconds": "training time, seconds",
+    "seconds": "training time",
     "atoms re-seeded": "atoms re-initialized",
 }
 """Labels on the screen of names in the JSON output."""
@@ -71,10 +71,16 @@ def _describe_run(run: Any) -> dict[str, dict[str, Any]]:
         progress |= {"peak memory": last.memory, "atoms re-seeded": last.n_reseeded}
     return {
         "run": {"kind": config["kind"], "seed": config["seed"], **progress},
-        "data": config["data"],
+        "data": _flat(config["data"]),
         "held out": config.get("holdout", {}),
         "parameters": config["parameters"],
     }
+
+
+def _flat(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the description of data with the selected columns of a table as separate entries."""
+    source = data.get("source")
+    return data | source if isinstance(source, dict) and "source" in source else data
 
 
 def _state(run: Any) -> str:
@@ -167,4 +173,8 @@ def _text(name: str, value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, int) and name not in ("seed", "random_state"):
         return f"{value:,}"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return duration(value) if name == "seconds" else f"{value:.6g}"
+    if isinstance(value, list):
+        return (" x " if name == "shape" else ", ").join(map(str, value))
+    return str(value)

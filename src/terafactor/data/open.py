@@ -146,7 +146,10 @@ def _check_options(opener: Callable[..., MatrixSource], options: dict[str, Any],
     known = signature(opener).parameters
     unknown = [option for option in options if option not in known]
     if unknown:
-        raise ParameterError(f"{name} cannot be read with {', '.join(f'{option}=' for option in unknown)}")
+        raise ParameterError(
+            f"{', '.join(f'{option}=' for option in unknown)} cannot be used with {name}; columns= and drop= "
+            "(--columns, --drop) are for tables, such as CSV and Parquet files"
+        )
 
 
 def _of_scheme(scheme: str) -> Format:

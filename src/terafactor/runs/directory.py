@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from terafactor._durable import naming, no_follow, remove_unfinished, try_lock, write_durably
-from terafactor._format import printable
+from terafactor._format import LogFormatter
 from terafactor.errors import DataError, ParameterError
 from terafactor.runs.artifact import place_of, read_manifest
 from terafactor.runs.checkpoint import checkpoints, step_of
@@ -130,13 +130,6 @@ class RunDirectory:
             for each in (handler, *others):
                 logger.removeHandler(each)
             handler.close()
-
-
-class LogFormatter(logging.Formatter):
-    """Escape characters that could control the terminal in which the log is read."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record), lines=True)
 
 
 class LogFile(logging.FileHandler):
