@@ -5,6 +5,7 @@ import sys
 import tomllib
 
 import numpy as np
+import polars
 import pytest
 from typer.testing import CliRunner
 
@@ -55,10 +56,19 @@ def test_fit_reads_the_selected_columns(words):
     assert load_model("run").feature_names_in_.tolist() == list("abcdef")
 
 
-def test_columns_are_read_in_the_given_order_and_without_those_to_drop(X):
-    source = open_source("t.csv", columns=["c", "name", "a"], drop=["name"])
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.arrow"])
+def test_columns_are_read_in_the_given_order_and_without_those_to_drop(X, name):
+    table = polars.read_csv("t.csv")
+    table.write_parquet("t.parquet")
+    table.write_ipc("t.arrow")
+    source = open_source(name, columns=["c", "name", "a"], drop=["name"])
     assert source.feature_names == ["c", "a"]
     np.testing.assert_array_equal(source.read(np.arange(90)), X[:, [2, 0]])
+
+
+def test_the_columns_of_a_frame_are_selected_in_the_same_way(X):
+    source = open_source(polars.read_csv("t.csv"), drop=["id", "name"])
+    np.testing.assert_array_equal(source.read(np.arange(90)), X[:, :6])
 
 
 def test_resume_and_report_read_the_same_columns(folder, monkeypatch):
@@ -91,6 +101,12 @@ def test_the_configuration_of_a_run_selects_its_columns():
     invoke("fit", "t.csv", "--drop", "id,name", *FIT, "--out", "run")
     invoke("fit", "--config", "run/config.toml", "--out", "again")
     np.testing.assert_array_equal(components("again"), components("run"))
+
+
+def test_a_configuration_may_list_columns(folder):
+    (folder / "c.toml").write_text('source = "t.csv"\ndrop = ["id", "name"]\ncolumns = "a,b,name"\n')
+    invoke("fit", "--config", "c.toml", *FIT, "--out", "run")
+    assert load_model("run").feature_names_in_.tolist() == ["a", "b"]
 
 
 def test_transform_reads_the_columns_of_the_model(folder):

@@ -43,6 +43,10 @@ def check(text):
     joined = "".join(text.split())
     assert "\\x1b" in joined
     assert "[bold]" in joined
+    check_harmless(text)
+
+
+def check_harmless(text):
     assert [each for each in text if not each.isprintable() and each != "\n"] == []
 
 
@@ -84,6 +88,18 @@ def test_the_summary_of_a_file_escapes_its_name(folder, monkeypatch, capsys):
     check(text)
 
 
+def test_recommendations_escape_users_and_items(folder, monkeypatch, capsys):
+    users = [f"{EVIL}{number}" for number in range(8)]
+    lines = [f"{user},{item}{EVIL},{1 + (row * item) % 5}" for row, user in enumerate(users) for item in range(6)]
+    (folder / "ratings.csv").write_text("\n".join(["user,item,rating", *lines]) + "\n")
+    fit = ["ratings", "fit", "ratings.csv", "-k", "2", "--epochs", "1", "--out", "run"]
+    assert CliRunner().invoke(app, fit).exit_code == 0
+    code, text = run_main(monkeypatch, capsys, "ratings", "recommend", "run", "--user", users[0], "--with-seen")
+    assert code == 0
+    check(text)
+    assert len([line for line in text.splitlines() if "owned" in line]) > 2
+
+
 def test_errors_escape_names_of_files_and_columns(folder, monkeypatch, capsys):
     code, text = run_main(monkeypatch, capsys, "fit", f"{EVIL}.npy", "--out", "run")
     assert code == 3
@@ -114,7 +130,8 @@ def test_warnings_outside_and_inside_a_run_are_escaped(folder):
     name = EVIL.replace("/", "") + ".npy"
     shutil.copy("X.npy", name)
     terafactor = [sys.executable, "-m", "terafactor"]
-    subprocess.run([*terafactor, "fit", name, "-k", "2", "--epochs", "1", "--out", "run"], check=True)
+    fit = [*terafactor, "fit", name, "-k", "2", "--epochs", "1", "--out", "run"]
+    check_harmless(subprocess.run(fit, check=True, capture_output=True, text=True).stderr)
     (folder / name).unlink()
     done = subprocess.run([*terafactor, "report", "run"], check=True, capture_output=True, text=True)
     check(done.stderr)

@@ -49,7 +49,12 @@ def test_it_rejects_a_fit_that_needs_too_much_memory(run, capsys, monkeypatch):
 def test_it_accepts_reduction_auto(run, capsys):
     assert run("-k", "3", "--reduction", "auto") == 0
     shown = " ".join(capsys.readouterr().out.split())
-    for text in ("32 x 90", "200 epochs at", "the trials before it take extra time", "the fit stops when it converges"):
+    for text in (
+        "32 x 90",
+        "200 epochs at",
+        "the trials before the fit take extra time",
+        "the fit stops when it converges",
+    ):
         assert text in shown
     assert run("-k", "3", "--reduction", "some") == 2
     assert "--reduction needs a number or auto, got 'some'" in " ".join(capsys.readouterr().err.split())

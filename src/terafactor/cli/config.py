@@ -26,9 +26,12 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
     except (OSError, ValueError) as error:
         raise typer.BadParameter(printable(f"{path} is not a valid TOML file: {error}")) from error
     known = {parameter.name for parameter in context.command.params}
-    values = (
-        _run_options(values, known) if "parameters" in values else {k.replace("-", "_"): v for k, v in values.items()}
-    )
+    if "parameters" in values:
+        values = _run_options(values, known)
+    values = {name.replace("-", "_"): value for name, value in values.items()}
+    for name in {"columns", "drop"} & values.keys():
+        if isinstance(values[name], list):
+            values[name] = join_names(values[name])
     unknown = sorted(set(values) - known)
     if unknown:
         raise typer.BadParameter(printable(f"{path} contains settings that are not options: {', '.join(unknown)}"))
@@ -65,13 +68,8 @@ def _run_options(config: dict[str, Any], known: set[str]) -> dict[str, Any]:
     values["holdout"] = str(config.get("holdout", {}).get("amount", ""))
     source = config.get("data", {}).get("source")
     if isinstance(source, dict):
-        return values | {name: _option_text(name, value) for name, value in source.items()}
+        return values | source
     return values if source is None else values | {"source": source}
-
-
-def _option_text(name: str, value: Any) -> Any:
-    """Return names of columns as the text that ``--columns`` and ``--drop`` take; other values unchanged."""
-    return join_names(value) if name in ("columns", "drop") else value
 
 
 def _norm_text(name: str, value: Any) -> Any:

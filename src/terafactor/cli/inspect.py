@@ -20,6 +20,7 @@ LABELS = {
     "row_bytes": "size of a row",
     "seconds": "training time",
     "atoms re-seeded": "atoms re-initialized",
+    "kernels kept": "kernels in the cache",
 }
 """Labels on the screen of names in the JSON output."""
 

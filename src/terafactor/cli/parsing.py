@@ -83,9 +83,9 @@ def column_selection(columns: str | None, drop: str | None) -> dict[str, list[st
     return {option: parse_names(text) for option, text in texts.items() if text is not None}
 
 
-def join_names(names: list[str]) -> str:
+def join_names(names: list[Any]) -> str:
     """Return the text that :func:`parse_names` splits into these names."""
-    return ",".join(f'"{name.replace(chr(34), chr(34) * 2)}"' for name in names)
+    return ",".join(f'"{str(name).replace(chr(34), chr(34) * 2)}"' for name in names)
 
 
 def parse_holdout(text: str | None) -> Any:

@@ -40,11 +40,9 @@ def plan(source: Source, parameters: Values, columns: Columns = None, drop: Drop
     else:
         show(source, found)
         if parameters["reduction"] == "auto":
-            typer.echo(
-                "With --reduction auto, this is an upper limit for the fit; the trials before it take extra time."
-            )
+            typer.echo("With --reduction auto, these are upper limits; the trials before the fit take extra time.")
         if parameters["n_epochs"] == "auto":
-            typer.echo("With --epochs auto, this is an upper limit: the fit stops when it converges.")
+            typer.echo("With --epochs auto, the total time is an upper limit: the fit stops when it converges.")
 
 
 def show(title: str, plan: Plan) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from terafactor._format import printable
 from terafactor.cli.config import Config
 from terafactor.cli.fit import train_in_directory
 from terafactor.cli.options import CHECKPOINTS, RATINGS, RUN, Column, Json, RunFolder, Threads, Values, offering
@@ -143,8 +144,10 @@ def show(found: Any) -> None:
     console = Console()
     for record in found.records():
         known = "" if record["known"] else " (not known: items for the average user)"
-        console.print(f"user {record['user']}{known}", style="italic", highlight=False, markup=False, soft_wrap=True)
+        console.print(
+            f"user {printable(record['user'])}{known}", style="italic", highlight=False, markup=False, soft_wrap=True
+        )
         table = Table("", "item", "rating")
         for place, item in enumerate(record["items"], start=1):
-            table.add_row(str(place), escape(str(item.get("title", item["item"]))), f"{item['rating']:.2f}")
+            table.add_row(str(place), escape(printable(item.get("title", item["item"]))), f"{item['rating']:.2f}")
         console.print(table)
