@@ -105,7 +105,7 @@ def components(what: str, default: int) -> Parameter:
 
 PROJECTION = Parameter(
     "projection",
-    option(Literal["masked", "exact"], SOLVER, "Project masked entries, or exact: whole atoms.", metavar="NAME"),
+    option(Literal["masked", "exact"], SOLVER, "Project masked entries, or whole atoms (exact).", metavar="NAME"),
     "masked",
 )
 POSITIVE_DICT = Parameter("positive_dict", option(bool, PROBLEM, "Require atoms >= 0.", "--positive-dict"), False)
@@ -159,7 +159,10 @@ DICTIONARY = (
     Parameter(
         "statistics",
         option(
-            Literal["auto", "full", "masked"], SOLVER, "With R > 1, learn from full or masked rows.", metavar="NAME"
+            Literal["auto", "full", "masked"],
+            SOLVER,
+            "If R > 1: learn from full or masked rows, or auto.",
+            metavar="NAME",
         ),
         "auto",
     ),
@@ -175,7 +178,7 @@ DICTIONARY = (
     FORGETTING,
     Parameter(
         "tol",
-        or_auto(SOLVER, "T", "Stop if doubling the rows gains less; auto: 0.5%."),
+        or_auto(SOLVER, "T", "Stop if doubling the rows gains < T; auto: 0.5%."),
         "auto",
         parse=number_or_auto,
     ),
@@ -200,7 +203,7 @@ BRAIN = (
         "epochs",
     ),
     FORGETTING,
-    Parameter("tol", option(float, SOLVER, "Stop if doubling the rows gains less; 0: never.", metavar="T"), 0.0),
+    Parameter("tol", option(float, SOLVER, "Stop if doubling the rows gains < T; 0: never.", metavar="T"), 0.0),
     MAX_TIME,
     SEED,
     THREADS,
@@ -259,7 +262,7 @@ CHECKPOINTS = (
     ),
     Parameter(
         "keep_every",
-        option(int | None, RUN, "Also keep every N-th of these, not only the last two.", min=1, metavar="N"),
+        option(int | None, RUN, "Keep every N-th of these, and the last two.", min=1, metavar="N"),
         None,
     ),
 )
