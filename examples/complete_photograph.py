@@ -1,11 +1,11 @@
-"""Complete a photograph of which 30 % of the values are hidden, and compare with the imputers of scikit-learn.
+"""Fill in a photograph with 30 % of its values hidden, and compare with the imputers of scikit-learn.
 
-python examples/complete_photograph.py --out picture.png    # a minute, most of it for the imputers
-python examples/complete_photograph.py --fast               # a part of the photograph, some seconds
+python examples/complete_photograph.py --out picture.png    # a minute, mostly for the imputers
+python examples/complete_photograph.py --fast               # a part of the photograph, a few seconds
 
-Patches of 8 x 8 pixels in three colours are the rows of a matrix with NaN where a value is hidden; every method
-completes the same matrix. The patches do not overlap, except to reach the lower border: averaging overlapping ones
-gives better pictures, but the matrix is then too large for nearest neighbours.
+The rows of the matrix are RGB patches of 8 x 8 pixels, with NaN for hidden values. Every method completes the same
+matrix. Patches overlap only at the lower border. Averaging overlapping patches would give better pictures, but the
+matrix would be too large for nearest neighbors.
 """
 
 from __future__ import annotations
@@ -41,43 +41,43 @@ SHARE_HIDDEN = 0.3
 PATCH_SIZE = 8
 
 CROP: Part = (slice(250, 322), slice(60, 168))
-"""What the picture shows enlarged."""
+"""Part that the figure shows enlarged."""
 
 FAST_PART: Part = (slice(232, 328), slice(40, 184))
-"""What ``--fast`` keeps of the photograph."""
+"""Part of the photograph that ``--fast`` uses."""
 
 FAST_CROP: Part = (slice(18, 90), slice(20, 128))
-"""The same as ``CROP``, in that part."""
+"""``CROP`` relative to that part."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What one method made of the photograph."""
+    """Result of one method."""
 
     method: str
     picture: Array
     seconds: float
     error: float
-    """Root of the mean squared error over the hidden values; the photograph is between 0 and 1."""
+    """Root mean squared error on the hidden values; the values of the photograph are between 0 and 1."""
 
     @property
     def decibels(self) -> float:
-        """Peak signal-to-noise ratio over the hidden values."""
+        """Peak signal-to-noise ratio on the hidden values."""
         return -20 * float(np.log10(self.error))
 
 
-# The settings were chosen on one tenth of the *observed* values, hidden in addition while choosing; the values hidden
-# below played no part. Tried, not in all combinations: patches of 6, 8 and 10 pixels, 32 to 128 atoms, ridge, lasso and
-# elastic-net codes, atoms in the l2 and the l1 ball, alpha from 0.003 to 0.5, 3 to 20 epochs; 5 and 10 neighbours;
+# The settings were tuned on one tenth of the *observed* values, hidden for that purpose. The values hidden below
+# were not used. We tried, not in all combinations: patches of 6, 8 and 10 pixels, 32 to 128 atoms, ridge, lasso and
+# elastic-net codes, the l2 and the l1 constraint, alpha from 0.003 to 0.5, 3 to 20 epochs; 5 and 10 neighbors;
 # BayesianRidge and Ridge on 20, 40 and all other features, 2 to 10 rounds.
 def complete_by_terafactor(X: Array) -> Array:
-    """Complete X by atoms learned from X itself."""
+    """Complete X with atoms learned from X."""
     model = MaskedDictionaryLearning(80, alpha=0.1, penalty="l2", n_epochs=3, missing="nan", random_state=0)
     return model.inverse_transform(model.fit(X).transform(X))
 
 
 def methods(fast: bool) -> dict[str, Complete]:
-    """Return the methods to compare. The regressions are most of the time: ``fast`` makes them on fewer features."""
+    """Return the methods to compare. ``fast`` speeds up the regressions, the slowest, with fewer features."""
     rounds, n_nearest = (2, 20) if fast else (5, None)
     return {
         "mean": SimpleImputer().fit_transform,
@@ -90,18 +90,18 @@ def methods(fast: bool) -> dict[str, Complete]:
 
 
 def load_photograph(fast: bool) -> Array:
-    """Return the photograph (height, width, 3), between 0 and 1."""
+    """Return the photograph (height, width, 3), with values between 0 and 1."""
     photograph = load_sample_image("china.jpg").astype(np.float32) / 255
     return photograph[FAST_PART] if fast else photograph
 
 
 def corners(length: int) -> list[int]:
-    """Return where patches begin along a side; the last one ends at the border."""
+    """Return the start of each patch along a side; the last patch ends at the border."""
     return sorted({*range(0, length - PATCH_SIZE + 1, PATCH_SIZE), length - PATCH_SIZE})
 
 
 def patch_places(picture: Array) -> list[Part]:
-    """Return the rows and columns of every patch."""
+    """Return the rows and columns of each patch."""
     height, width = picture.shape[:2]
     return [
         (slice(top, top + PATCH_SIZE), slice(left, left + PATCH_SIZE))
@@ -115,7 +115,7 @@ def cut(picture: Array) -> Array:
 
 
 def put_together(patches: Array, like: Array) -> Array:
-    """Return the picture that patches come from, with the mean where they overlap."""
+    """Return the picture made of patches, averaged where they overlap."""
     total, count = np.zeros_like(like), np.zeros_like(like)
     for place, patch in zip(patch_places(like), patches, strict=True):
         total[place] += patch.reshape(PATCH_SIZE, PATCH_SIZE, -1)
@@ -124,15 +124,15 @@ def put_together(patches: Array, like: Array) -> Array:
 
 
 def complete(method: str, by: Complete, holed: Array, photograph: Array) -> Result:
-    """Complete the NaN of ``holed`` and judge the result on them.
+    """Fill in the NaN of ``holed`` and measure the error on them.
 
-    What is completed is the difference of each patch from the mean of its observed values.
+    Each patch is centered by the mean of its observed values first.
     """
     patches = cut(holed)
     means = np.nanmean(patches, axis=1, keepdims=True)
     start = time.perf_counter()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # IterativeImputer stops after the rounds asked for
+        warnings.simplefilter("ignore", ConvergenceWarning)  # IterativeImputer stops after max_iter rounds
         completed = by(patches - means)
     seconds = time.perf_counter() - start
     hidden = np.isnan(holed)
@@ -142,8 +142,8 @@ def complete(method: str, by: Complete, holed: Array, photograph: Array) -> Resu
 
 
 def table_of(results: Sequence[Result]) -> Table:
-    """Return the numbers of all methods, a line for each."""
-    table = Table(title=f"{SHARE_HIDDEN:.0%} of the values of a photograph hidden, and completed")
+    """Return a table with one line per method."""
+    table = Table(title=f"Completion of a photograph with {SHARE_HIDDEN:.0%} of its values hidden")
     table.add_column("method")
     for heading in ("time", "RMSE on hidden entries", "PSNR on hidden entries"):
         table.add_column(heading, justify="right")
@@ -153,7 +153,7 @@ def table_of(results: Sequence[Result]) -> Table:
 
 
 def draw(photograph: Array, holed: Array, results: Sequence[Result], crop: Part, out: Path) -> None:
-    """Draw the photograph, the holes and all completions, each above an enlarged part of it."""
+    """Plot the photograph, the hidden values and all completions, each above an enlarged part."""
     holes = f"{SHARE_HIDDEN:.0%} of the values hidden (drawn as 0)"
     panels = [("original", photograph), (holes, np.nan_to_num(holed))]
     panels += [(f"{r.method}: RMSE {r.error:.3f}, {r.seconds:.1f} s", r.picture) for r in results]
@@ -181,20 +181,20 @@ def outline(crop: Part) -> Rectangle:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Return the options of the command line."""
-    parser = argparse.ArgumentParser(description="Complete a photograph of which 30 % of the values are hidden.")
-    parser.add_argument("--out", type=Path, default=Path("complete_photograph.png"), help="picture to write")
+    parser = argparse.ArgumentParser(description="Fill in a photograph with 30 % of its values hidden.")
+    parser.add_argument("--out", type=Path, default=Path("complete_photograph.png"), help="figure to write")
     parser.add_argument("--fast", action="store_true", help="use a part of the photograph")
     return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
-    """Compare the methods, write the picture and return the error of each method."""
+    """Compare the methods, write the figure and return the error of each method."""
     options = parse(arguments)
     console = Console()
     photograph = load_photograph(options.fast)
     hidden = np.random.default_rng(0).random(photograph.shape) < SHARE_HIDDEN
     holed = np.where(hidden, np.float32(np.nan), photograph)
-    complete_by_terafactor(cut(holed)[:100])  # compiles, so that the times compared do not hold it
+    complete_by_terafactor(cut(holed)[:100])  # compile the kernels before anything is timed
     results = []
     for method, by in methods(options.fast).items():
         with console.status(f"Completing with {method}"):

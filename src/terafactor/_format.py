@@ -1,16 +1,22 @@
-"""Numbers as people read them."""
+"""Numbers and foreign texts as people read them."""
 
 from __future__ import annotations
 
+import logging
 import math
 from typing import Any
 
-__all__ = ["count", "data_size", "duration", "number", "percent", "setting"]
+__all__ = ["LogFormatter", "count", "counted", "data_size", "duration", "number", "percent", "printable", "setting"]
 
 
 def count(value: float) -> str:
     """Return a whole number with commas: ``1,234``."""
     return f"{value:,.0f}"
+
+
+def counted(value: int, noun: str) -> str:
+    """Return a count and its noun: ``1 row``, ``1,234 rows``."""
+    return f"{value:,} {noun}{'' if value == 1 else 's'}"
 
 
 def number(value: float | None) -> str:
@@ -47,6 +53,27 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {seconds:02d} s"
     return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def printable(text: object, *, lines: bool = False) -> str:
+    """Return a text of foreign origin with escapes for all characters that could control a terminal.
+
+    lines: keep line breaks.
+
+    >>> print(printable("a\x1b[31m b"))
+    a\\x1b[31m b
+    """
+    return "".join(
+        each if each.isprintable() or (lines and each == "\n") else each.encode("unicode_escape").decode()
+        for each in str(text)
+    )
+
+
+class LogFormatter(logging.Formatter):
+    """Escape characters in log lines that could control a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record), lines=True)
 
 
 def setting(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The demo, on so few patches that it takes a moment."""
+"""``terafactor demo``, on a few patches."""
 
 import sys
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_demo_prints_a_table_and_draws_two_pictures(tmp_path: Path, capsys: pyte
     demo.run(out, n_components=9, seed=0, settings=TINY)
     printed = capsys.readouterr().out
     assert "9 atoms" in printed
-    assert "Reduction 8, using 24 of 192" in printed
+    assert "With reduction 8, each step used 24 of 192 features" in " ".join(printed.split())
     for name in ("atoms.png", "objective.png"):
         with Image.open(out / name) as picture:
             picture.load()
@@ -64,7 +64,7 @@ def test_missing_package_names_the_extra(monkeypatch, tmp_path: Path, package: s
     assert not (tmp_path / "out").exists()
 
 
-def test_time_to_reach_lies_between_evaluations() -> None:
+def test_time_to_reach_is_interpolated_between_evaluations() -> None:
     history = [evaluation(1.0, 5.0), evaluation(2.0, 4.0), evaluation(4.0, 3.0)]
     assert demo.seconds_to_reach(3.5, history) == pytest.approx(3.0)
     assert demo.seconds_to_reach(3.0, history) == pytest.approx(4.0)
@@ -72,7 +72,7 @@ def test_time_to_reach_lies_between_evaluations() -> None:
     assert demo.seconds_to_reach(2.0, history) is None
 
 
-def test_mosaic_reads_like_a_page_and_leaves_missing_cells_white() -> None:
+def test_mosaic_is_filled_row_by_row_and_empty_cells_are_white() -> None:
     atoms = np.stack([np.linspace(-low, 1, 12).reshape(2, 2, 3) for low in (0, 1, 2)])
     picture = mosaic(atoms, gap=1)
     assert picture.shape == (5, 5, 3)

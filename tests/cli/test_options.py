@@ -1,32 +1,34 @@
 """The options of commands are the parameters of estimators."""
 
 import inspect
+import re
 import subprocess
 import sys
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from terafactor import MaskedDictionaryLearning, MatrixCompletion
 from terafactor.brain import BrainDictionaryLearning
 from terafactor.cli.app import app
-from terafactor.cli.options import BRAIN, DICTIONARY, RATINGS
+from terafactor.cli.options import BRAIN, CHECKPOINTS, DICTIONARY, RATINGS
 
 OF_PYTHON = {
     "callbacks": "they are functions",
-    "verbose": "a run shows itself",
+    "verbose": "a run always shows its progress",
 }
 NOT_OFFERED = {
     MaskedDictionaryLearning: OF_PYTHON | {"init": "it is an array or a fitted estimator"},
     MatrixCompletion: OF_PYTHON,
     BrainDictionaryLearning: OF_PYTHON
     | {
-        "dict_init": "maps to start from are made with Python, where they can be looked at",
-        "store": "--store and --no-pack stand for it, and the default is a folder of the run",
-        "masker_options": "--smoothing and --set stand for them",
+        "dict_init": "initial maps are created in Python",
+        "store": "--store and --no-pack set it, and the default is a folder of the run",
+        "masker_options": "--smoothing and --set set them",
     },
 }
-"""Parameters without an option of their own, and why."""
+"""Parameters without an option, and the reason."""
 
 TABLES = {MaskedDictionaryLearning: DICTIONARY, MatrixCompletion: RATINGS, BrainDictionaryLearning: BRAIN}
 COMMANDS = {
@@ -63,9 +65,48 @@ def test_the_command_takes_all_options(estimator):
         assert found[parameter.option].help
 
 
-def test_options_are_declared_without_loading_what_learns():
+def test_declaring_options_does_not_import_numerical_packages():
     code = (
         "import sys, terafactor.cli.app; print([name for name in ('sklearn', 'numba', 'numpy') if name in sys.modules])"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
+
+
+def commands(group=None, path=()):
+    """Yield the words and the command for every command of the application."""
+    for name, command in (group or typer.main.get_command(app)).commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+OURS = [(words, command) for words, command in commands() if words[0] not in ("brain", "ratings")]
+
+
+@pytest.mark.parametrize(
+    ("words", "command"), OURS, ids=lambda value: " ".join(value) if isinstance(value, tuple) else ""
+)
+def test_help_describes_every_option(words, command):
+    assert command.help
+    for parameter in command.params:
+        if parameter.name not in ("help", "install_completion", "show_completion"):
+            assert parameter.help, parameter.name
+            assert parameter.help.endswith("."), parameter.help
+
+
+def test_help_of_fit_explains_held_out_rows(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = re.sub(r"[\s│]+", " ", CliRunner().invoke(app, ["fit", "--help"]).output)
+    assert "Rows kept out of training, to evaluate the model on" in shown
+    assert "Default: 5% of the rows, at most 2,000." in shown
+
+
+def test_help_shows_the_default_of_every_number_of_fit(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    lines = CliRunner().invoke(app, ["fit", "--help"]).output.splitlines()
+    for parameter in (*DICTIONARY, *CHECKPOINTS):
+        if parameter.default not in (None, False):
+            name = f"--{parameter.option.replace('_', '-')} "
+            assert f"[default: {parameter.default}]" in next(line for line in lines if name in line)

@@ -9,14 +9,14 @@ from terafactor.cli import main
 
 @pytest.fixture
 def run(monkeypatch, tmp_path):
-    """Run the command in an empty folder; return what it leaves with."""
+    """Run the command in an empty folder; return its exit code."""
     monkeypatch.chdir(tmp_path)
 
     def run_command(*arguments):
         monkeypatch.setattr("sys.argv", ["terafactor", "pack", *arguments])
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as exited:
             main()
-        return left.value.code
+        return exited.value.code
 
     return run_command
 
@@ -32,7 +32,7 @@ def test_it_packs_many_files(run, capsys):
     np.testing.assert_array_equal(source.read(np.arange(50)), X.astype(np.float32))
 
 
-def test_it_leaves_with_what_went_wrong(run, capsys):
+def test_errors_have_exit_codes_and_messages(run, capsys):
     assert run("missing.npy", "--out", "store") == 3
     assert "missing.npy does not exist" in capsys.readouterr().err
     np.save("bad.npy", np.full((3, 4), np.nan))
@@ -46,13 +46,13 @@ def test_it_leaves_with_what_went_wrong(run, capsys):
     assert "other exists" in capsys.readouterr().err
 
 
-def test_it_tells_the_error_of_integers(run, capsys):
+def test_it_prints_the_rounding_error_of_integers(run, capsys):
     X = np.random.default_rng(0).standard_normal((50, 30)) * 5 + 100
     np.save("X.npy", X)
     assert run("X.npy", "--out", "store", "--dtype", "int16", "--standardize") == 0
     message = capsys.readouterr().err
-    assert "int16 makes an error of" in message
-    share = float(message.split("error of ")[1].split()[0])
+    assert "int16 rounding error: " in message
+    share = float(message.split("rounding error: ")[1].split()[0])
     assert 1e-6 < share < 1e-4
     found = open_source("store").read(np.arange(50))
     np.testing.assert_allclose(found, (X - X.mean(axis=0)) / X.std(axis=0), atol=1e-3)

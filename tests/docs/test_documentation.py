@@ -1,10 +1,11 @@
-"""The documentation is true: its examples run, its links lead somewhere, its tables are complete."""
+"""The documentation is correct: its examples run, its links resolve, its tables are complete."""
 
 from __future__ import annotations
 
 import inspect
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,7 @@ def python_blocks(page: Path) -> list[tuple[int, str]]:
 
 
 def run_block(page: Path, line: int, code: str) -> None:
-    """Run a block as a script of its own. Tracebacks show the lines of the page."""
+    """Run a block as a separate script. Tracebacks show the lines of the page."""
     exec(compile("\n" * (line - 1) + code, str(page), "exec"), {"__name__": "__main__"})
 
 
@@ -50,7 +51,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def broken_links(page: Path) -> list[str]:
-    """Return the relative links of a page that lead to no file, or to no heading of it."""
+    """Return the relative links of a page whose file or heading does not exist."""
     broken = []
     for match in LINK.finditer(FENCE.sub("", page.read_text(encoding="utf-8"))):
         target, _, anchor = match["target"].partition("#")
@@ -69,7 +70,7 @@ def section(page: Path, heading: str) -> str:
 
 
 def table_rows(text: str) -> list[list[str]]:
-    """Return the cells of the rows of the Markdown tables of a text, headers aside."""
+    """Return the cells of the rows of the Markdown tables of a text, without headers."""
     lines = [line for line in text.splitlines() if line.startswith("|")]
     rules = [number for number, line in enumerate(lines) if set(line) <= set("|-: ")]
     left_out = {*rules, *(number - 1 for number in rules)}
@@ -81,7 +82,7 @@ def table_rows(text: str) -> list[list[str]]:
 
 
 def code_words(text: str) -> set[str]:
-    """Return the identifiers that code spans begin with."""
+    """Return the identifiers at the start of code spans."""
     return set(re.findall(r"`(\w+)[^`]*`", text))
 
 
@@ -97,7 +98,7 @@ GUIDE = ROOT / "docs" / "from-scikit-learn.md"
 
 @pytest.fixture
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Be in an empty folder with the matrix and the ratings that examples load."""
+    """Change to an empty folder with the matrix and the ratings that examples load."""
     X, _ = make_planted(n_samples=400, n_features=240, n_atoms=8, noise=0.5)
     np.save(tmp_path / "my_matrix.npy", X)
     ratings = pd.DataFrame(dict(zip(("userId", "movieId", "rating"), make_ratings(), strict=True)))
@@ -115,7 +116,7 @@ def test_example_runs(page: Path, line: int, code: str, scratch: Path) -> None:
 
 
 def commands(page: Path) -> list[list[str]]:
-    """Return the terafactor commands in the blocks of a page, as _format."""
+    """Return the terafactor commands in the blocks of a page, split into words."""
     bodies = [match["body"] for match in FENCE.finditer(page.read_text(encoding="utf-8")) if not match["language"]]
     lines = [line for body in bodies for line in body.splitlines() if line.startswith("terafactor ")]
     return [shlex.split(line, comments=True)[1:] for line in lines]
@@ -134,14 +135,18 @@ def test_commands_run_one_after_the_other(name: str, scratch: Path) -> None:
     "name", ["README.md", "docs/architecture.md", "docs/from-scikit-learn.md", "docs/sources.md", "docs/ratings.md"]
 )
 def test_page_has_examples(name: str) -> None:
-    """An example that is no longer found would pass unseen."""
+    """Guard against examples that the search above no longer finds."""
     assert python_blocks(ROOT / name)
 
 
-def test_readme_begins_with_the_two_commands() -> None:
-    first = FENCE.search((ROOT / "README.md").read_text(encoding="utf-8"))
-    assert first is not None
-    assert [line.split("#")[0].strip() for line in first["body"].splitlines()] == ["make demo", "make test"]
+def test_readme_begins_with_an_example_then_installation() -> None:
+    """The first example needs no file; then come the commands that install, demonstrate and test the package."""
+    example, *commands = list(FENCE.finditer((ROOT / "README.md").read_text(encoding="utf-8")))[:3]
+    assert example["language"] == "python"
+    assert len(example["body"].splitlines()) <= 10
+    assert "my_matrix" not in example["body"]
+    lines = [line.split("#")[0].strip() for block in commands for line in block["body"].splitlines()]
+    assert lines == ["pip install .", "make demo", "make test"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -164,7 +169,7 @@ def test_guide_has_a_row_for_every_parameter_of_scikit_learn() -> None:
     assert set(named) == parameters_of(MiniBatchDictionaryLearning)
 
 
-def test_guide_names_every_parameter_of_ours_and_no_other() -> None:
+def test_guide_names_every_parameter_of_terafactor_and_no_other() -> None:
     rows = table_rows(section(GUIDE, "Parameters"))
     ours = [row[1] if len(row) == 3 else row[0] for row in rows]
     named = [cell.strip("`") for cell in ours if cell != "none"]
@@ -189,8 +194,9 @@ def test_guide_names_every_learned_attribute_of_both() -> None:
         assert {"components_", "feature_names_in_"} <= learned <= named
 
 
-def test_architecture_names_files_that_exist() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["docs/architecture.md", "CONTRIBUTING.md"])
+def test_page_names_files_that_exist(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
     named = re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", text)
     homes = [ROOT / "src" / "terafactor", ROOT / "src", ROOT]
     assert len(named) > 10
@@ -213,14 +219,31 @@ def test_architecture_has_a_row_for_every_folder() -> None:
     assert len(rows) == len(set(rows))
 
 
+def test_glossary_is_short_and_sorted() -> None:
+    words = [row[0] for row in table_rows(section(ROOT / "CONTRIBUTING.md", "Glossary"))]
+    assert len(words) <= 30
+    assert words == sorted(words)
+
+
 def test_version_is_the_same_everywhere() -> None:
     version = terafactor.__version__
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\n## [{version}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
+def test_package_metadata_names_tested_versions_and_all_licenses() -> None:
+    """The tests run on Python 3.11 only. Every third-party file has its license in the package."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    versions = [name for name in project["classifiers"] if re.search(r"Python :: 3\.\d+$", name)]
+    assert versions == ["Programming Language :: Python :: 3.11"]
+    assert project["requires-python"] == ">=3.11"
+    licenses = [path.relative_to(ROOT).as_posix() for path in (ROOT / "src").rglob("*LICENSE*")]
+    assert sorted(project["license-files"]) == sorted(["LICENSE", *licenses])
+    assert all((ROOT / path).is_file() for path in project["license-files"])
+
+
 class TestTheTests:
-    """The functions above find the faults that they are there to find."""
+    """The functions above detect the errors that they are written for."""
 
     def write(self, folder: Path, text: str) -> Path:
         page = folder / "page.md"

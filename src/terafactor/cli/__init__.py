@@ -1,4 +1,4 @@
-"""The ``terafactor`` command. Nothing heavy is imported before a command runs."""
+"""The ``terafactor`` command. Commands import heavy modules only when they run."""
 
 from terafactor.cli.app import main
 

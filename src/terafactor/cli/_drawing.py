@@ -1,4 +1,4 @@
-"""Pictures of the demo. Needs matplotlib, which is imported when something is drawn."""
+"""Plots of the demo. matplotlib is imported when a plot is drawn."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from terafactor._typing import Array
 
 DPI = 150
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
-"""Blue, vermilion, green and purple of Okabe and Ito, told apart by colour-blind readers too."""
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+"""Blue, vermilion, green and purple of the Okabe-Ito palette, which color-blind readers can distinguish."""
 
 MARKERS = ("o", "s", "^", "D")
 
-GREY = "#555555"
+GRAY = "#555555"
 
 
 @dataclass(frozen=True)
 class AtomsPanel:
-    """Atoms of one fit, to be drawn as a mosaic."""
+    """Atoms of one fit, to plot as a mosaic."""
 
     title: str
     subtitle: str
     atoms: Array
-    """Pictures (k, height, width, 3) in any range."""
+    """Pictures (k, height, width, 3), with values in any range."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """How an objective fell in one fit."""
+    """Objective against time in one fit."""
 
     label: str
     seconds: Sequence[float]
@@ -42,14 +42,14 @@ class Curve:
 
 
 def rescale(atoms: Array) -> Array:
-    """Return each atom (k, height, width, channels) stretched to 0..1; a constant one becomes 0."""
+    """Return the atoms (k, height, width, channels), each rescaled to [0, 1]; constant atoms become 0."""
     low = atoms.min(axis=(1, 2, 3), keepdims=True)
     span = atoms.max(axis=(1, 2, 3), keepdims=True) - low
     return np.asarray((atoms - low) / np.where(span > 0, span, 1))
 
 
 def mosaic(atoms: Array, *, gap: int = 2) -> Array:
-    """Return the atoms (k, height, width, channels) in reading order on a white square grid, one picture."""
+    """Return one picture of the atoms (k, height, width, channels), row by row on a white square grid."""
     n_atoms, height, width, channels = atoms.shape
     across = math.ceil(math.sqrt(n_atoms))
     down = math.ceil(n_atoms / across)
@@ -60,9 +60,9 @@ def mosaic(atoms: Array, *, gap: int = 2) -> Array:
 
 
 def draw_atoms(panels: Sequence[AtomsPanel], title: str, path: Path, *, panel_pixels: int = 900) -> Path:
-    """Draw the mosaics side by side; return the file written.
+    """Plot the mosaics side by side; return the file written.
 
-    Axes are placed by the pixel and mosaics enlarged by a whole number, so that all pixels of an atom are drawn alike.
+    Axes have integer pixel positions and mosaics an integer zoom, so that all pixels of an atom have the same size.
     """
     pictures = [mosaic(panel.atoms) for panel in panels]
     height, width = pictures[0].shape[:2]
@@ -76,30 +76,30 @@ def draw_atoms(panels: Sequence[AtomsPanel], title: str, path: Path, *, panel_pi
         left = margin + number * (width * zoom + margin)
         box = (left / total_width, footer / total_height, width * zoom / total_width, height * zoom / total_height)
         draw_panel(figure.add_axes(box), panel, picture)
-    note = "Most used atom first, on held-out patches; each is stretched to its own range of colours."
-    figure.text(margin / total_width, 20 / total_height, note, size=9, color=GREY)
+    note = "Sorted by use on held-out patches, most used first; each atom is rescaled to the full range of colors."
+    figure.text(margin / total_width, 20 / total_height, note, size=9, color=GRAY)
     figure.savefig(path)
     return path
 
 
 def draw_panel(axes: Any, panel: AtomsPanel, picture: Array) -> None:
-    """Draw one mosaic with its titles."""
+    """Plot one mosaic with its titles."""
     axes.imshow(picture, interpolation="nearest")
     axes.set_axis_off()
     axes.set_title(panel.title, loc="left", size=12)
-    axes.set_title(panel.subtitle, loc="right", size=10, color=GREY)
+    axes.set_title(panel.subtitle, loc="right", size=10, color=GRAY)
 
 
 def draw_curves(curves: Sequence[Curve], path: Path) -> Path:
-    """Draw objectives against learning time; return the file written."""
+    """Plot objectives against training time; return the file written."""
     figure = new_figure(7.2, 4.4, layout="constrained")
     axes = figure.add_subplot()
-    for curve, colour, marker in zip(curves, COLOURS, MARKERS, strict=False):
+    for curve, color, marker in zip(curves, COLORS, MARKERS, strict=False):
         label = f"{curve.label}: {curve.objectives[-1]:.3f} after {curve.seconds[-1]:.1f} s"
-        axes.plot(curve.seconds, curve.objectives, color=colour, marker=marker, markersize=5, label=label)
+        axes.plot(curve.seconds, curve.objectives, color=color, marker=marker, markersize=5, label=label)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
-    axes.set_xlabel("learning time (seconds, logarithmic scale)")
+    axes.set_xlabel("training time (seconds, logarithmic scale)")
     axes.set_ylabel("held-out objective (mean per patch)")
     axes.set_title("Objective on held-out patches; lower is better", loc="left", size=12, weight="bold")
     axes.grid(color="#DDDDDD", linewidth=0.8)
@@ -110,7 +110,7 @@ def draw_curves(curves: Sequence[Curve], path: Path) -> Path:
 
 
 def new_figure(width: float, height: float, **options: Any) -> Any:
-    """Return a white figure of this many inches that draws in memory and leaves pyplot alone."""
+    """Return a white figure of this size in inches that does not use pyplot."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

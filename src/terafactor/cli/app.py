@@ -1,7 +1,8 @@
-"""The commands and their options."""
+"""The command-line application and its error handling."""
 
 from __future__ import annotations
 
+import logging
 import sys
 import traceback
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Annotated
 import typer
 
 import terafactor
+from terafactor._format import LogFormatter, printable
 from terafactor.cli import brain as brain_commands
 from terafactor.cli import doctor as doctor_command
 from terafactor.cli import fit as fit_command
@@ -39,20 +41,22 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def common(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from; works anywhere.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Factorize matrices too large to read in full."""
 
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the pictures.", file_okay=False)] = Path("demo-output"),
-    components: Annotated[int, typer.Option("--components", "-k", min=1, help="Atoms to learn.")] = 144,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of masks and row order.")] = 0,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the pictures.", file_okay=False)] = Path(
+        "demo-output"
+    ),
+    components: Annotated[int, typer.Option("--components", "-k", min=1, metavar="K", help="Number of atoms.")] = 144,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Random seed.")] = 0,
 ) -> None:
-    """Learn atoms from patches of photographs, with and without masks, and draw them."""
+    """Learn atoms from patches of photographs, with and without feature masks, and plot them."""
     from rich.console import Console
 
     with Console(stderr=True).status("loading"):
@@ -78,21 +82,26 @@ app.add_typer(ratings_command.app)
 
 
 def main() -> None:
-    """Run the command line: 0 done, 1 internal error, 2 wrong use, 3 bad data, 4 interrupted with a checkpoint."""
+    """Run the command line and exit.
+
+    Exit codes: 0 success, 1 internal error, 2 invalid usage, 3 invalid data, 4 interrupted with a checkpoint.
+    """
+    if logging.lastResort is not None:  # prints warnings that are logged outside a run
+        logging.lastResort.setFormatter(LogFormatter("warning: %(message)s"))
     debug = "--debug" in sys.argv
     sys.argv = [argument for argument in sys.argv if argument != "--debug"]
     try:
         app()
     except Exception as error:
         if debug:
-            traceback.print_exc()
+            typer.echo(printable(traceback.format_exc(), lines=True), err=True)
         else:
-            typer.secho(_describe(error), fg="red", err=True)
+            typer.secho(printable(_describe(error), lines=True), fg="red", err=True)
         sys.exit(exit_code(error))
 
 
 def exit_code(error: Exception) -> int:
-    """Return what the process tells the shell."""
+    """Return the exit code of the process for an error."""
     if isinstance(error, RunInterruptedError):
         return 4
     if isinstance(error, DataError | DataTypeError | StorageError):
@@ -101,15 +110,12 @@ def exit_code(error: Exception) -> int:
 
 
 def _describe(error: Exception) -> str:
-    """Return what the user reads."""
+    """Return the message for the user."""
     if isinstance(error, TerafactorError):
         return f"error: {error}"
     if isinstance(error, MemoryError):
-        return (
-            f"error: there is not enough memory ({error}): `terafactor plan` with the same options says what a fit "
-            "takes, and what would fit"
-        )
+        return f"error: not enough memory ({error}): `terafactor plan` with the same options shows how much a fit needs"
     return (
-        f"internal error: {type(error).__name__}: {error}; say --debug to see where, and please report it with "
-        "terafactor doctor"
+        f"internal error: {type(error).__name__}: {error}; run again with --debug for the traceback, and please report "
+        "it together with the output of terafactor doctor"
     )

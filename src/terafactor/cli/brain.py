@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from terafactor.cli.config import Config
-from terafactor.cli.fit import train_and_tell
+from terafactor.cli.fit import train_in_directory
 from terafactor.cli.options import (
     BRAIN,
     CHECKPOINTS,
@@ -85,7 +85,7 @@ def fit(
     packed = False if no_pack else str((store or out / "store").absolute())
     options = masker_options(smoothing, cleaning)
     estimator = BrainDictionaryLearning(**parameters, store=packed, verbose=1, **options)
-    train_and_tell(estimator, absolute_data(images, confounds), out, checkpoints, as_json, holdout=holdout)
+    train_in_directory(estimator, absolute_data(images, confounds), out, checkpoints, as_json, holdout=holdout)
     write_pages(out, viewers=viewers)
 
 

@@ -1,4 +1,4 @@
-"""``--config``: options from a TOML file, or from the configuration of a run."""
+"""``--config``: options from a TOML file or from the configuration of a run."""
 
 from __future__ import annotations
 
@@ -9,25 +9,32 @@ from typing import Annotated, Any
 
 import typer
 
+from terafactor._format import printable
 from terafactor.cli.options import OPTIONS, RUN
+from terafactor.cli.parsing import join_names
 
 
 def read_config(context: typer.Context, path: Path | None) -> Path | None:
-    """Let a TOML file give the values of options that the command line does not give.
+    """Use the values in a TOML file as defaults of the options of a command.
 
-    It has the names of the options (``components = 70``, ``batch_size = 40``), or is the config.toml of a run.
+    The file contains option names (``components = 70``, ``batch_size = 40``), or is the config.toml of a run.
     """
     if path is None:
         return None
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise typer.BadParameter(f"{path} cannot be read as TOML: {error}") from error
+        raise typer.BadParameter(printable(f"{path} is not a valid TOML file: {error}")) from error
     known = {parameter.name for parameter in context.command.params}
-    values = _of_run(values, known) if "parameters" in values else {k.replace("-", "_"): v for k, v in values.items()}
+    if "parameters" in values:
+        values = _run_options(values, known)
+    values = {name.replace("-", "_"): value for name, value in values.items()}
+    for name in {"columns", "drop"} & values.keys():
+        if isinstance(values[name], list):
+            values[name] = join_names(values[name])
     unknown = sorted(set(values) - known)
     if unknown:
-        raise typer.BadParameter(f"{path} has settings that are no options: {', '.join(unknown)}")
+        raise typer.BadParameter(printable(f"{path} contains settings that are not options: {', '.join(unknown)}"))
     context.default_map = dict(context.default_map or {}) | values
     return path
 
@@ -36,7 +43,7 @@ Config = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="TOML file with these options, or a run's config.toml.",
+        help="TOML file with options, or config.toml of a run.",
         callback=read_config,
         is_eager=True,
         exists=True,
@@ -46,16 +53,16 @@ Config = Annotated[
 ]
 
 
-def _of_run(config: dict[str, Any], known: set[str]) -> dict[str, Any]:
-    """Return the options that the stored configuration of a run stands for."""
-    values = {OPTIONS.get(name, name): ball_text(name, value) for name, value in config["parameters"].items()}
+def _run_options(config: dict[str, Any], known: set[str]) -> dict[str, Any]:
+    """Return the options for the stored configuration of a run."""
+    values = {OPTIONS.get(name, name): _norm_text(name, value) for name, value in config["parameters"].items()}
     if "seed" in config:
         values["seed"] = config["seed"]
     if isinstance(values.get("column"), dict):
         values["column"] = [f"{role}={name}" for role, name in values["column"].items()]
     if values.get("store") is False:
         values["no_pack"] = not values.pop("store")
-    if "cleaning" in known:  # what images are read with has no options of its own
+    if "cleaning" in known:  # masker options are passed as --set
         others = [name for name in values if name not in known]
         values["cleaning"] = [f"{name}={json.dumps(values.pop(name))}" for name in others]
     values["holdout"] = str(config.get("holdout", {}).get("amount", ""))
@@ -65,15 +72,15 @@ def _of_run(config: dict[str, Any], known: set[str]) -> dict[str, Any]:
     return values if source is None else values | {"source": source}
 
 
-def ball_text(name: str, value: Any) -> Any:
-    """Return the option that stands for a penalty or ball stored in a configuration; another value as it is."""
+def _norm_text(name: str, value: Any) -> Any:
+    """Return a stored penalty or constraint as the text that its option takes; other values unchanged."""
     if not (isinstance(value, dict) and "l1_ratio" in value):
         return value
     norm = value.get("norm", "elastic-net")
     text = norm if norm != "elastic-net" else f"elastic-net:{value['l1_ratio']}"
     if value.get("radius", 1) != 1 or value["positive"]:
         raise typer.BadParameter(
-            f"the {name} of that run has more to it than --{name} {text} can say, {value}: "
+            f"--{name} cannot express the {name} of that run, {value}: "
             "change it in a copy of the file, or use terafactor.train"
         )
     return text

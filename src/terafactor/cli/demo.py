@@ -1,4 +1,4 @@
-"""``terafactor demo``: atoms of photographs, learned with and without masks."""
+"""``terafactor demo``: atoms of photographs, learned with and without feature masks."""
 
 from __future__ import annotations
 
@@ -14,49 +14,50 @@ from rich.console import Console
 from rich.table import Table
 
 from terafactor import MaskedDictionaryLearning, PatchSource
+from terafactor._format import printable
 from terafactor._typing import Array
 from terafactor.cli._drawing import AtomsPanel, Curve, draw_atoms, draw_curves
 from terafactor.errors import FitWarning, MissingDependencyError
 from terafactor.solver import Evaluation
 
 TRAINING_SHARE = 0.8
-"""Part of the width of each photograph, from the left, that patches are learned from; the rest is held out."""
+"""Left part of each photograph, as a share of its width, for training patches; the rest is held out."""
 
-HEADINGS = ("reduction", "features per step", "time to learn", "rows/s", "held-out objective", "zeros in codes")
+HEADINGS = ("reduction", "features per step", "training time", "patches/s", "held-out objective", "zeros in codes")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the demo learns."""
+    """Settings of the fits."""
 
     reductions: tuple[int, ...] = (1, 8)
-    """Reductions to compare; the others are judged against the first."""
+    """Reductions to compare with the first one."""
 
     patch_size: int = 32
-    """Height and width of a patch: large enough that a mask saves work which shows."""
+    """Height and width of a patch, large enough for masks to save a visible amount of time."""
 
     alpha: float = 1.0
-    """Strength of the penalty: much less gives noisy atoms, twice as much leaves many of them unused."""
+    """Strength of the penalty: much smaller values give noisy atoms, twice as much leaves many atoms unused."""
 
     batch_size: int = 25
-    """Patches per step: few, since what a mask shortens is work per step rather than per patch."""
+    """Patches per step: few, because masks save work per step rather than per patch."""
 
     n_rows: int = 24_000
-    """Patches to learn from."""
+    """Training patches."""
 
     n_held_out: int = 1_000
-    """Patches to judge on, the same for every seed."""
+    """Held-out patches, the same for every seed."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came out of one fit."""
+    """Result of one fit."""
 
     reduction: int
-    """How many times fewer features than there are a step saw."""
+    """Number of features over the number of features per step."""
 
     history: Sequence[Evaluation]
-    """How the fit went."""
+    """Evaluations during the fit."""
 
     zeros: float
     """Share of zeros in the codes of the held-out patches."""
@@ -66,7 +67,7 @@ class Outcome:
 
     @property
     def seconds(self) -> float:
-        """Time to learn, evaluations aside."""
+        """Training time, without evaluations."""
         return self.history[-1].seconds
 
     @property
@@ -76,17 +77,17 @@ class Outcome:
 
     @property
     def rows_per_second(self) -> float:
-        """Patches learned from per second."""
+        """Training patches per second."""
         return self.history[-1].n_samples / self.seconds
 
 
 def run(out: Path, *, n_components: int, seed: int, settings: Settings | None = None) -> None:
-    """Learn atoms from photographs with each reduction, print a comparison and draw it in the folder ``out``."""
+    """Learn atoms from photographs with each reduction, print a comparison and plot it in the folder ``out``."""
     settings = settings or Settings()
     require_drawing()
     out.mkdir(parents=True, exist_ok=True)
     progress, console = Console(stderr=True), Console()
-    with progress.status("Reading photographs and preparing kernels"):
+    with progress.status("Reading photographs and compiling kernels"):
         training, held_out = load_patches(settings)
         warm_up(training, held_out, settings, n_components)
     outcomes = []
@@ -96,11 +97,11 @@ def run(out: Path, *, n_components: int, seed: int, settings: Settings | None = 
     console.print(comparison_table(outcomes, training))
     console.print(summary(outcomes, training), highlight=False)
     for path in draw(outcomes, out, settings):
-        console.print(f"Wrote {path}", highlight=False, soft_wrap=True)
+        console.print(f"Wrote {printable(path)}", highlight=False, markup=False, soft_wrap=True)
 
 
 def require_drawing() -> None:
-    """Raise an error unless all that the demo needs beyond the core is installed."""
+    """Raise an error unless the optional packages of the demo are installed."""
     for package, name in (("matplotlib", "matplotlib"), ("PIL", "pillow")):
         try:
             import_module(package)
@@ -109,9 +110,9 @@ def require_drawing() -> None:
 
 
 def load_patches(settings: Settings) -> tuple[PatchSource, Array]:
-    """Return the training patches, addressed in the photographs, and some held-out ones.
+    """Return a source of training patches, and an array of held-out patches spread evenly.
 
-    No training patch shares a pixel with a held-out one, and these are spread evenly.
+    Training and held-out patches have no pixel in common.
     """
     from sklearn.datasets import load_sample_images
 
@@ -125,19 +126,19 @@ def load_patches(settings: Settings) -> tuple[PatchSource, Array]:
 
 
 def warm_up(training: PatchSource, held_out: Array, settings: Settings, n_components: int) -> None:
-    """Fit on a few batches, so that the times compared hold no compilation: kernels differ with the number of atoms."""
+    """Fit on a few batches, to compile the kernels for this number of atoms before anything is timed."""
     for reduction in settings.reductions:
         n_rows = 4 * settings.batch_size
         estimator = estimator_for(training, settings, reduction, n_components=n_components, seed=0, n_rows=n_rows)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FitWarning)  # of course it has not learned much
+            warnings.simplefilter("ignore", FitWarning)  # the fit is too short to be good
             estimator.fit(training, validation=held_out[:2])
 
 
 def estimator_for(
     training: PatchSource, settings: Settings, reduction: int, *, n_components: int, seed: int, n_rows: int
 ) -> MaskedDictionaryLearning:
-    """Return an estimator that visits ``n_rows`` patches; the same ones whatever the reduction."""
+    """Return an estimator that visits ``n_rows`` patches, the same ones for every reduction."""
     return MaskedDictionaryLearning(
         n_components,
         alpha=settings.alpha,
@@ -151,7 +152,7 @@ def estimator_for(
 def learn(
     training: PatchSource, held_out: Array, settings: Settings, reduction: int, n_components: int, seed: int
 ) -> Outcome:
-    """Fit with one reduction, showing progress, and judge the result on the held-out patches."""
+    """Fit with one reduction, with a progress bar, and evaluate the result on the held-out patches."""
     estimator = estimator_for(
         training, settings, reduction, n_components=n_components, seed=seed, n_rows=settings.n_rows
     )
@@ -163,8 +164,8 @@ def learn(
 
 
 def comparison_table(outcomes: Sequence[Outcome], training: PatchSource) -> Table:
-    """Return the numbers of all fits, a line for each."""
-    title = f"{len(outcomes[0].atoms)} atoms from {outcomes[0].history[-1].n_samples:,} colour patches"
+    """Return a table with one line per fit."""
+    title = f"{len(outcomes[0].atoms)} atoms from {outcomes[0].history[-1].n_samples:,} color patches"
     table = Table(title=title, caption="Wall-clock time, without compilation and evaluation.")
     for heading in HEADINGS:
         table.add_column(heading, justify="right")
@@ -181,22 +182,23 @@ def comparison_table(outcomes: Sequence[Outcome], training: PatchSource) -> Tabl
 
 
 def summary(outcomes: Sequence[Outcome], training: PatchSource) -> str:
-    """Return what the reader sees, in a sentence: the last fit against the first."""
+    """Return a comparison of the last fit with the first."""
     reference, masked = outcomes[0], outcomes[-1]
     speed = masked.rows_per_second / reference.rows_per_second
     change = masked.objective / reference.objective - 1
     reached = seconds_to_reach(masked.objective, reference.history)
-    when = "did not reach" if reached is None else f"reached after {reached:.1f} s instead of {masked.seconds:.1f} s"
+    when = "did not reach this level" if reached is None else f"reached this level after {reached:.1f} s"
     return (
-        f"Reduction {masked.reduction}, using {training.shape[1] / masked.reduction:,.0f} of {training.shape[1]:,} "
-        f"features per step, learned from the same patches {speed:.1f} times as fast as reduction "
-        f"{reference.reduction}; its held-out objective ended {abs(change):.2%} {'higher' if change > 0 else 'lower'} "
-        f"(lower is better), a level that reduction {reference.reduction} {when}."
+        f"With reduction {masked.reduction}, each step used {training.shape[1] / masked.reduction:,.0f} of "
+        f"{training.shape[1]:,} features, and training was {speed:.1f} times as fast as with reduction "
+        f"{reference.reduction}, on the same patches. The final held-out objective is {abs(change):.2%} "
+        f"{'higher' if change > 0 else 'lower'} (lower is better). Reduction {reference.reduction} {when}, reduction "
+        f"{masked.reduction} after {masked.seconds:.1f} s."
     )
 
 
 def seconds_to_reach(objective: float, history: Sequence[Evaluation]) -> float | None:
-    """Return when a fit first came down to ``objective``, on a line between evaluations; None if it never did."""
+    """Return when a fit first reached ``objective``, interpolated between evaluations; None if it never did."""
     seconds = [evaluation.seconds for evaluation in history]
     objectives = [evaluation.objective or math.nan for evaluation in history]
     after = next((number for number, value in enumerate(objectives) if value <= objective), None)
@@ -207,7 +209,7 @@ def seconds_to_reach(objective: float, history: Sequence[Evaluation]) -> float |
 
 
 def draw(outcomes: Sequence[Outcome], out: Path, settings: Settings) -> list[Path]:
-    """Draw atoms and objectives; return the files written."""
+    """Plot atoms and objectives; return the files written."""
     size = settings.patch_size
     panels = [
         AtomsPanel(
@@ -225,5 +227,5 @@ def draw(outcomes: Sequence[Outcome], out: Path, settings: Settings) -> list[Pat
         )
         for outcome in outcomes
     ]
-    title = f"{len(outcomes[0].atoms)} atoms learned from colour patches of {size} x {size} pixels"
+    title = f"{len(outcomes[0].atoms)} atoms learned from color patches of {size} x {size} pixels"
     return [draw_atoms(panels, title, out / "atoms.png"), draw_curves(curves, out / "objective.png")]

@@ -1,4 +1,4 @@
-"""``terafactor doctor``: what one asks first in a bug report."""
+"""``terafactor doctor``: the facts that a bug report needs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import platform
 import shutil
 import sys
 import tempfile
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from terafactor._format import counted, data_size
 from terafactor.cli.options import Json
 
 EXAMPLE = "Example: terafactor doctor --json"
@@ -25,7 +25,7 @@ PACKAGES = (
 
 
 def doctor(as_json: Json = False) -> None:
-    """Tell versions, BLAS, threads, the cache of compiled kernels and free disk, and what is wrong with them."""
+    """Show versions, BLAS libraries, threads, the kernel cache and free disk space, for bug reports."""
     facts = examine()
     if as_json:
         typer.echo(json.dumps(facts))
@@ -36,7 +36,7 @@ def doctor(as_json: Json = False) -> None:
 
 
 def examine() -> dict[str, dict[str, Any]]:
-    """Return what there is to know, as sections of names and values."""
+    """Return sections of names and values."""
     return {
         "machine": _machine(),
         "packages": {name: _version(name) for name in PACKAGES},
@@ -63,11 +63,13 @@ def _memory() -> str:
     try:
         n_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # Windows
-        return "not told by this system"
-    return f"{n_bytes / 1e9:.1f} GB"
+        return "unknown"
+    return data_size(n_bytes)
 
 
 def _version(package: str) -> str:
+    from importlib import metadata
+
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -75,7 +77,7 @@ def _version(package: str) -> str:
 
 
 def _blas() -> dict[str, Any]:
-    import numpy  # noqa: F401  loads its BLAS, for threadpoolctl to find
+    import numpy  # noqa: F401  loads its BLAS, so that threadpoolctl finds it
     import scipy.linalg  # noqa: F401
     from threadpoolctl import threadpool_info
 
@@ -84,9 +86,9 @@ def _blas() -> dict[str, Any]:
     found = [library for library in threadpool_info() if library["user_api"] == "blas"]
     return {
         f"library {number}": f"{library['internal_api']} {library['version']}, {library.get('architecture', '')}, "
-        f"{library['num_threads']} threads"
+        f"{counted(library['num_threads'], 'thread')}"
         for number, library in enumerate(found, start=1)
-    } or {"library": "none that threadpoolctl knows: threads of BLAS cannot be held"}
+    } or {"library": "none known to threadpoolctl: BLAS may use more threads than --threads"}
 
 
 def _cache() -> dict[str, Any]:
@@ -94,10 +96,10 @@ def _cache() -> dict[str, Any]:
 
     place = cache_folder()
     if place is None:
-        return {"cache": "no writable place: kernels are compiled anew in each process; set NUMBA_CACHE_DIR"}
+        return {"cache": "no writable folder: every process compiles the kernels again; set NUMBA_CACHE_DIR"}
     files = list(place.glob("**/*.nbc")) if place.is_dir() else []
     return {"cache": str(place), "kernels kept": len(files)}
 
 
 def _free(place: Path) -> str:
-    return f"{shutil.disk_usage(place).free / 1e9:.1f} GB"
+    return data_size(shutil.disk_usage(place).free)

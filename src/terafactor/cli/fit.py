@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from terafactor._format import counted, duration, printable
 from terafactor.cli.config import Config
-from terafactor.cli.options import CHECKPOINTS, DICTIONARY, Holdout, Json, RunFolder, Source, Values, offering, some
-from terafactor.cli.reading import parse_holdout
+from terafactor.cli.options import (
+    CHECKPOINTS,
+    DICTIONARY,
+    Columns,
+    Drop,
+    Holdout,
+    Json,
+    RunFolder,
+    Source,
+    Values,
+    offering,
+    some,
+)
+from terafactor.cli.parsing import column_selection, parse_holdout
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,38 +39,44 @@ def fit(
     out: RunFolder,
     parameters: Values,
     checkpoints: Values,
+    columns: Columns = None,
+    drop: Drop = None,
     holdout: Holdout = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Learn a dictionary from a matrix, in a run directory that can be watched, stopped and resumed."""
+    """Learn a dictionary from a matrix and save it in a run directory, with checkpoints and a report."""
     from terafactor import MaskedDictionaryLearning
 
-    train_and_tell(MaskedDictionaryLearning(**parameters), source, out, checkpoints, as_json, holdout=holdout)
+    selection = column_selection(columns, drop)
+    data = {"source": source, **selection} if selection else source
+    train_in_directory(MaskedDictionaryLearning(**parameters), data, out, checkpoints, as_json, holdout=holdout)
 
 
 @offering(changes=some(DICTIONARY, "n_epochs", "tol", "max_time", "n_threads", default=None), checkpoints=CHECKPOINTS)
 def resume(
-    run: Annotated[Path, typer.Argument(help="Run directory of an earlier fit.", exists=True, file_okay=False)],
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="Run directory of an earlier fit.", exists=True, file_okay=False)
+    ],
     changes: Values,
     checkpoints: Values,
-    source: Annotated[str | None, typer.Option(help="Where the data is now, if it moved.")] = None,
+    source: Annotated[str | None, typer.Option(metavar="SOURCE", help="New location of the data, if it moved.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Go on with a run from its newest checkpoint, to the same bits as if it had not been interrupted.
+    """Continue a run from its newest checkpoint. The result is the same as without an interruption.
 
-    --epochs and --max-time count from the beginning of the run.
+    --epochs and --max-time count from the beginning of the run; by default, they keep their values.
     """
     estimator, stored = stored_estimator(run)
     estimator.set_params(**{name: value for name, value in changes.items() if value is not None})
-    data = source or stored
+    data = stored if source is None else moved(stored, source)
     if data is None:
-        raise typer.BadParameter(f"{run} learned from an array in memory: say --source, or use terafactor.train")
-    train_and_tell(estimator, data, run, checkpoints, as_json, resume=True)
+        raise typer.BadParameter(f"{run} learned from an array in memory: pass --source, or use terafactor.train")
+    train_in_directory(estimator, data, run, checkpoints, as_json, resume=True)
 
 
 def stored_estimator(run: Path) -> tuple[Any, Any]:
-    """Return the estimator that the configuration of a run describes, and the name of its data."""
+    """Return the estimator described by the configuration of a run, and the address of its data."""
     from terafactor.runs import RunDirectory
     from terafactor.training.model_file import unfitted
 
@@ -64,7 +84,12 @@ def stored_estimator(run: Path) -> tuple[Any, Any]:
     return unfitted(config.get("kind"), config["parameters"]), config["data"].get("source")
 
 
-def train_and_tell(
+def moved(stored: Any, source: str) -> Any:
+    """Return the address of data that moved to ``source``, with the columns that the run selected."""
+    return {**stored, "source": source} if isinstance(stored, Mapping) and "source" in stored else source
+
+
+def train_in_directory(
     estimator: Any,
     data: Any,
     run: Path,
@@ -74,26 +99,29 @@ def train_and_tell(
     resume: bool = False,
     holdout: str | None = None,
 ) -> None:
-    """Train in a run directory, shown on standard error, and say how it ended."""
+    """Train in a run directory, with progress on standard error, and print the result."""
     from rich.console import Console
 
     from terafactor import CheckpointPolicy, train
 
     console, policy, amount = Console(stderr=True), CheckpointPolicy(**checkpoints), parse_holdout(holdout)
     train(estimator, data, run, resume=resume, holdout=amount, checkpoints=policy, console=console)
-    tell_end(estimator, run, console, as_json)
+    print_result(estimator, run, console, as_json)
 
 
-def tell_end(estimator: Any, run: Path, console: Console, as_json: bool) -> None:
-    """Say how a run ended and where the model is."""
+def print_result(estimator: Any, run: Path, console: Console, as_json: bool) -> None:
+    """Print what stopped a run, its last evaluation and the location of the model."""
     last = estimator.history_[-1]
     if as_json:
         facts = {"run": str(run), "model": str(run / "model"), "stopped_by": estimator.stopped_by_}
         typer.echo(json.dumps(facts | {"steps": last.step, "seconds": last.seconds, "objective": last.objective}))
         return
-    objective = "" if last.objective is None else f", held-out objective {last.objective:.6g}"
-    alpha = f", alpha {estimator.alpha_:.4g}" if getattr(estimator, "alpha", None) == "auto" else ""
-    progress = getattr(estimator, "progress_", "")
-    text = f"done: {last.step:,} steps in {last.seconds:.1f} s{objective}{alpha}{progress and f', {progress}'}"
-    text += f"; model in {run / 'model'}"
+    parts = [f"done: {counted(last.step, 'step')} in {duration(last.seconds)}"]
+    if last.objective is not None:
+        parts.append(f"held-out objective {last.objective:.6g}")
+    if getattr(estimator, "alpha", None) == "auto":
+        parts.append(f"alpha {estimator.alpha_:.4g}")
+    if progress := getattr(estimator, "progress_", ""):
+        parts.append(progress)
+    text = f"{', '.join(parts)}; model in {printable(run / 'model')}"
     console.print(text, highlight=False, markup=False, soft_wrap=True)

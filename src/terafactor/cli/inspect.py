@@ -1,4 +1,4 @@
-"""``terafactor inspect``: one page on a source, a store, a run, a checkpoint or a model."""
+"""``terafactor inspect``: a summary of a source, packed store, run, checkpoint or model."""
 
 from __future__ import annotations
 
@@ -8,25 +8,44 @@ from typing import Annotated, Any
 
 import typer
 
-from terafactor.cli.options import Json
+from terafactor._format import data_size, duration, printable
+from terafactor.cli.options import Columns, Drop, Json
+from terafactor.cli.parsing import column_selection
 
 EXAMPLE = "Example: terafactor inspect run/"
 
+LABELS = {
+    "bytes": "size in memory",
+    "bytes on disk": "size on disk",
+    "row_bytes": "size of a row",
+    "seconds": "training time",
+    "atoms re-seeded": "atoms re-initialized",
+    "kernels kept": "kernels in the cache",
+}
+"""Labels on the screen of names in the JSON output."""
+
+SIZES = ("bytes", "bytes on disk", "bytes read", "peak memory", "row_bytes")
+"""Names of values in bytes."""
+
 
 def inspect(
-    path: Annotated[str, typer.Argument(help="A source, store, run directory, checkpoint or model.")],
+    path: Annotated[
+        str, typer.Argument(metavar="PATH", help="A data file, packed store, run directory, checkpoint or model.")
+    ],
+    columns: Columns = None,
+    drop: Drop = None,
     as_json: Json = False,
 ) -> None:
-    """Say what something is and what is in it, on one page."""
-    facts = describe(path)
+    """Summarize a data file, packed store, run directory, checkpoint or model."""
+    facts = describe(path, **column_selection(columns, drop))
     if as_json:
         typer.echo(json.dumps(facts, default=str))
     else:
         show(path, facts)
 
 
-def describe(path: str) -> dict[str, dict[str, Any]]:
-    """Return what there is to say, as sections of names and values."""
+def describe(path: str, **selection: list[str]) -> dict[str, dict[str, Any]]:
+    """Return sections of names and values. selection: columns of a table, as ``open_source`` takes them."""
     from terafactor.runs import RunDirectory
     from terafactor.runs.artifact import MANIFEST
 
@@ -35,7 +54,7 @@ def describe(path: str) -> dict[str, dict[str, Any]]:
         return _describe_run(run)
     if (Path(path) / MANIFEST).is_file():
         return _describe_artifact(Path(path))
-    return _describe_source(path)
+    return _describe_source(path, selection)
 
 
 def _describe_run(run: Any) -> dict[str, dict[str, Any]]:
@@ -53,17 +72,23 @@ def _describe_run(run: Any) -> dict[str, dict[str, Any]]:
         progress |= {"peak memory": last.memory, "atoms re-seeded": last.n_reseeded}
     return {
         "run": {"kind": config["kind"], "seed": config["seed"], **progress},
-        "data": config["data"],
+        "data": _flat(config["data"]),
         "held out": config.get("holdout", {}),
         "parameters": config["parameters"],
     }
+
+
+def _flat(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the description of data with the selected columns of a table as separate entries."""
+    source = data.get("source")
+    return data | source if isinstance(source, dict) and "source" in source else data
 
 
 def _state(run: Any) -> str:
     if run.in_use:
         return "running"
     _, done = run.latest()
-    return "done" if done else f"unfinished: go on with terafactor resume {run.path}"
+    return "done" if done else f"unfinished: continue with terafactor resume {run.path}"
 
 
 def _describe_artifact(path: Path) -> dict[str, dict[str, Any]]:
@@ -75,7 +100,7 @@ def _describe_artifact(path: Path) -> dict[str, dict[str, Any]]:
         "model" if path.name == "model" else "model or checkpoint": {
             "kind": artifact.kind,
             "data fingerprint": artifact.fingerprint,
-            "files": "whole: sizes and sha256 agree",
+            "files": "intact: sizes and SHA-256 checksums match",
         },
         "parameters": dict(artifact.parameters),
         "numbers": {name: value for name, value in artifact.state_dict.numbers.items() if not isinstance(value, list)},
@@ -84,10 +109,10 @@ def _describe_artifact(path: Path) -> dict[str, dict[str, Any]]:
     }
 
 
-def _describe_source(path: str) -> dict[str, dict[str, Any]]:
+def _describe_source(path: str, selection: dict[str, list[str]]) -> dict[str, dict[str, Any]]:
     from terafactor import open_source
 
-    source = open_source(path)
+    source = open_source(path, **selection)
     n_rows, n_features = source.shape
     n_bytes = n_rows * n_features * source.dtype.itemsize
     lengths = [len(record) for record in source.records]
@@ -101,7 +126,7 @@ def _describe_source(path: str) -> dict[str, dict[str, Any]]:
             "dtype": source.dtype.name,
             "bytes": n_bytes,
             "records": len(lengths),
-            "rows per record": f"{min(lengths)} to {max(lengths)}" if lengths else "none",
+            "rows per record": " to ".join(map(str, sorted({min(lengths), max(lengths)}))) if lengths else "none",
             "features read together": tiles.width,
             "rows read together": "any" if blocks is None else max(map(len, blocks), default=0),
             "picture shape": source.geometry,
@@ -125,27 +150,32 @@ def _describe_store(source: Any) -> dict[str, Any]:
 
 
 def show(title: str, facts: dict[str, dict[str, Any]]) -> None:
-    """Draw sections as one page."""
+    """Print sections of names and values as a table."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=escape(title), title_justify="left", show_header=False, box=None, padding=(0, 2))
+    table = Table(title=escape(printable(title)), title_justify="left", show_header=False, box=None, padding=(0, 2))
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     for section, values in facts.items():
         table.add_row(f"[bold]{escape(section)}[/bold]", "")
         for name, value in values.items():
             if value is not None:
-                table.add_row(f"  {escape(str(name))}", escape(_text(name, value)))
+                label = LABELS.get(name, name)
+                table.add_row(f"  {escape(printable(label))}", escape(printable(_text(name, value))))
     Console().print(table)
 
 
 def _text(name: str, value: Any) -> str:
-    from rich.filesize import decimal
-
-    if name in ("bytes", "bytes on disk", "bytes read", "peak memory", "row_bytes") and isinstance(value, int):
-        return decimal(value)
-    if isinstance(value, int) and not isinstance(value, bool) and name != "seed":
+    if name in SIZES and isinstance(value, int):
+        return data_size(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and name not in ("seed", "random_state"):
         return f"{value:,}"
+    if isinstance(value, float):
+        return duration(value) if name == "seconds" else f"{value:.6g}"
+    if isinstance(value, list):
+        return (" x " if name == "shape" else ", ").join(map(str, value))
     return str(value)

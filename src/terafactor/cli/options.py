@@ -1,4 +1,4 @@
-"""The options that commands share. Those that stand for parameters of estimators are declared here, once."""
+"""Options that commands share. Options that set parameters of estimators are declared here, once."""
 
 from __future__ import annotations
 
@@ -11,70 +11,83 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from terafactor.cli.reading import (
+from terafactor.cli.parsing import (
     absolute_path,
     column_roles,
-    constraint_named,
     integer_or_auto,
     number_or_auto,
-    penalty_named,
+    parse_constraint,
+    parse_penalty,
 )
 
 PROBLEM, SOLVER, RUN, IMAGES = "Problem", "Solver", "Run", "Images"
-"""Panels of the help of commands that fit."""
+"""Panels of the help pages."""
 
 Source = Annotated[
     str,
-    typer.Argument(metavar="SOURCE", help="A file, a quoted glob, a store, file.h5::/dataset, ...", show_default=False),
+    typer.Argument(metavar="SOURCE", help="File, quoted glob, packed store, file.h5::/data.", show_default=False),
 ]
-RunFolder = Annotated[Path, typer.Option(help="Run directory; must be new.", rich_help_panel=RUN)]
+Columns = Annotated[str | None, typer.Option(metavar="A,B,...", help="Read only these columns of a table.")]
+Drop = Annotated[str | None, typer.Option(metavar="A,B,...", help="Leave out these columns of a table, such as texts.")]
+RunFolder = Annotated[Path, typer.Option(metavar="DIR", help="New run directory.", rich_help_panel=RUN)]
 Holdout = Annotated[
     str | None,
-    typer.Option(metavar="AMOUNT", help="Kept for evaluation: 500, 5%, '2 records'.", rich_help_panel=RUN),
+    typer.Option(
+        metavar="AMOUNT",
+        help="Rows kept out of training, to evaluate the model on: 500, 5%, '2 records' or 0. "
+        "Default: 5% of the rows, at most 2,000.",
+        rich_help_panel=RUN,
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
-Threads = Annotated[int | None, typer.Option("--threads", min=1, metavar="N", help="By default one per core.")]
-Resample = Annotated[bool, typer.Option("--resample", help="Resample images in another space.", rich_help_panel=IMAGES)]
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, metavar="N", help="Number of threads; default: one per core.")
+]
+Resample = Annotated[
+    bool, typer.Option("--resample", help="Resample images to the space of the mask.", rich_help_panel=IMAGES)
+]
 Column = Annotated[
     list[str] | None,
-    typer.Option("--column", metavar="ROLE=NAME", help="user=who: which column holds what; time= for none."),
+    typer.Option(
+        "--column", metavar="ROLE=NAME", help="Name of the user, item, rating or time column; time= ignores times."
+    ),
 ]
 
 
 Values = dict[str, Any]
-"""Values of parameters by their names."""
+"""Parameter values by name."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter, of an estimator for the most part, as an option."""
+    """A parameter, usually of an estimator, as a command-line option."""
 
     name: str
-    """That of the parameter."""
+    """Name of the parameter."""
 
     annotation: Any
-    """Type of the option and what Typer knows of it."""
+    """Type of the option, with its Typer settings."""
 
     default: Any
-    """In the form that the option takes."""
+    """Default, in the form that the option takes."""
 
     option: str = ""
-    """Name of the option as an identifier; by default that of the parameter."""
+    """Name of the option as an identifier; by default the name of the parameter."""
 
-    read: Callable[[str, Any], Any] | None = None
-    """Returns the value of the parameter from the name of the option and what was given for it."""
+    parse: Callable[[str, Any], Any] | None = None
+    """Function of the option's name and text that returns the value of the parameter."""
 
     def __post_init__(self) -> None:
         if not self.option:
             object.__setattr__(self, "option", self.name)
 
     def value(self, given: Any) -> Any:
-        """Return the value of the parameter that is given by its option."""
-        return given if self.read is None or given is None else self.read(self.option.replace("_", "-"), given)
+        """Return the value of the parameter for the given value of its option."""
+        return given if self.parse is None or given is None else self.parse(self.option.replace("_", "-"), given)
 
 
 def option(kind: Any, panel: str, text: str, *names: str, **settings: Any) -> Any:
-    """Return the annotation of an option of a type, in a panel of the help, with a help text."""
+    """Return the annotation of an option of a type, with a help text in a panel of the help page."""
     return Annotated[kind, typer.Option(*names, help=text, rich_help_panel=panel, **settings)]
 
 
@@ -84,40 +97,91 @@ def or_auto(panel: str, letter: str, text: str) -> Any:
 
 
 def components(what: str, default: int) -> Parameter:
-    """Return the option of the number of atoms."""
-    return Parameter("n_components", option(int, PROBLEM, what, "--components", "-k", min=1), default, "components")
+    """Return the option for the number of atoms, maps or factors."""
+    text = f"Number of {what}."
+    annotation = option(int, PROBLEM, text, "--components", "-k", min=1, metavar="K")
+    return Parameter("n_components", annotation, default, "components")
 
 
 PROJECTION = Parameter(
-    "projection", option(Literal["masked", "exact"], SOLVER, "What of atoms is projected."), "masked"
+    "projection",
+    option(Literal["masked", "exact"], SOLVER, "Project masked entries, or whole atoms (exact).", metavar="NAME"),
+    "masked",
 )
-POSITIVE_DICT = Parameter("positive_dict", option(bool, PROBLEM, "Atoms >= 0.", "--positive-dict"), False)
+POSITIVE_DICT = Parameter("positive_dict", option(bool, PROBLEM, "Require atoms >= 0.", "--positive-dict"), False)
 FORGETTING = Parameter(
-    "forgetting", or_auto(SOLVER, "W", "Step t weighs t^-W; auto: a growing window."), "auto", read=number_or_auto
+    "forgetting",
+    or_auto(SOLVER, "W", "Weight step t by t^-W; auto: a growing window."),
+    "auto",
+    parse=number_or_auto,
 )
-MAX_TIME = Parameter("max_time", option(float | None, SOLVER, "Stop after seconds."), None)
-SEED = Parameter("random_state", option(int | None, SOLVER, "Same seed, same bits.", min=0), None, "seed")
+MAX_TIME = Parameter(
+    "max_time", option(float | None, SOLVER, "Stop after this time; default: no limit.", metavar="SECONDS"), None
+)
+SEED = Parameter(
+    "random_state",
+    option(int | None, SOLVER, "Seed for reproducible results; default: random.", min=0, metavar="N"),
+    None,
+    "seed",
+)
 THREADS = Parameter("n_threads", Threads, None, "threads")
 
 DICTIONARY = (
-    components("Atoms.", 20),
+    components("atoms", 20),
     Parameter(
-        "alpha", or_auto(PROBLEM, "A", "Strength of the penalty; auto fits the scale."), "auto", read=number_or_auto
+        "alpha", or_auto(PROBLEM, "A", "Penalty strength; auto: adapted to the data."), "auto", parse=number_or_auto
     ),
-    Parameter("penalty", option(str, PROBLEM, "l1, l2 or elastic-net:RATIO."), "l1", read=penalty_named),
-    Parameter("constraint", option(str, PROBLEM, "l1, l2 or elastic-net:RATIO."), "l2", read=constraint_named),
-    Parameter("positive_code", option(bool, PROBLEM, "Codes >= 0.", "--positive-code"), False),
-    POSITIVE_DICT,
-    Parameter("missing", option(Literal["nan", "absent"] | None, PROBLEM, "What stands for missing values."), None),
-    Parameter("reduction", or_auto(SOLVER, "R", "Use 1/R of the features per step."), "1", read=number_or_auto),
-    Parameter("statistics", option(Literal["auto", "full", "masked"], SOLVER, "What steps learn from."), "auto"),
-    PROJECTION,
-    Parameter("batch_size", or_auto(SOLVER, "B", "Rows per step."), "auto", read=integer_or_auto),
     Parameter(
-        "n_epochs", or_auto(SOLVER, "N", "Passes over the rows; auto: until settled."), "auto", "epochs", number_or_auto
+        "penalty",
+        option(str, PROBLEM, "On codes: l1 (sparse), l2, elastic-net:RATIO.", metavar="NAME"),
+        "l1",
+        parse=parse_penalty,
+    ),
+    Parameter(
+        "constraint",
+        option(str, PROBLEM, "On atoms: l1 (sparse), l2, elastic-net:RATIO.", metavar="NAME"),
+        "l2",
+        parse=parse_constraint,
+    ),
+    Parameter("positive_code", option(bool, PROBLEM, "Require codes >= 0.", "--positive-code"), False),
+    POSITIVE_DICT,
+    Parameter(
+        "missing",
+        option(
+            Literal["nan", "absent"] | None,
+            PROBLEM,
+            "Treat NaN (nan) or entries not stored (absent) as missing.",
+            metavar="NAME",
+        ),
+        None,
+    ),
+    Parameter("reduction", or_auto(SOLVER, "R", "Use 1/R of the features per step."), "1", parse=number_or_auto),
+    Parameter(
+        "statistics",
+        option(
+            Literal["auto", "full", "masked"],
+            SOLVER,
+            "If R > 1: learn from full or masked rows, or auto.",
+            metavar="NAME",
+        ),
+        "auto",
+    ),
+    PROJECTION,
+    Parameter("batch_size", or_auto(SOLVER, "B", "Rows per step; auto: two per atom."), "auto", parse=integer_or_auto),
+    Parameter(
+        "n_epochs",
+        or_auto(SOLVER, "N", "Passes over the data; auto: until convergence."),
+        "auto",
+        "epochs",
+        number_or_auto,
     ),
     FORGETTING,
-    Parameter("tol", or_auto(SOLVER, "T", "Stop when doubling the rows gains less."), "auto", read=number_or_auto),
+    Parameter(
+        "tol",
+        or_auto(SOLVER, "T", "Stop if doubling the rows gains < T; auto: 0.5%."),
+        "auto",
+        parse=number_or_auto,
+    ),
     MAX_TIME,
     SEED,
     THREADS,
@@ -125,21 +189,21 @@ DICTIONARY = (
 """Parameters of MaskedDictionaryLearning."""
 
 BRAIN = (
-    Parameter("mask", option(Path | None, IMAGES, "Mask image; by default computed."), None, read=absolute_path),
+    Parameter("mask", option(Path | None, IMAGES, "Mask image; default: computed."), None, parse=absolute_path),
     Parameter("resample", Resample, False),
-    components("Maps.", 20),
-    Parameter("alpha", option(float, PROBLEM, "More makes maps sparser."), 2e-4),
+    components("maps", 20),
+    Parameter("alpha", option(float, PROBLEM, "Penalty strength; larger gives sparser maps.", metavar="A"), 2e-4),
     POSITIVE_DICT,
     Parameter("reduction", option(float, SOLVER, "Use 1/R of the voxels per step.", metavar="R"), 10.0),
-    Parameter("batch_size", option(int, SOLVER, "Volumes per step.", min=1), 40),
+    Parameter("batch_size", option(int, SOLVER, "Volumes per step.", min=1, metavar="B"), 40),
     Parameter(
         "n_epochs",
-        option(float | None, SOLVER, "Passes; by default as many as visit each voxel 30 times."),
+        option(float | None, SOLVER, "Passes over the data; default: 30 visits to each voxel.", metavar="N"),
         None,
         "epochs",
     ),
     FORGETTING,
-    Parameter("tol", option(float, SOLVER, "Stop when doubling the rows gains less; 0 never."), 0.0),
+    Parameter("tol", option(float, SOLVER, "Stop if doubling the rows gains < T; 0: never.", metavar="T"), 0.0),
     MAX_TIME,
     SEED,
     THREADS,
@@ -147,23 +211,37 @@ BRAIN = (
 """Parameters of BrainDictionaryLearning."""
 
 RATINGS = (
-    components("Factors.", 30),
-    Parameter("alpha", option(float | None, PROBLEM, "Strength of the ridge; learned if not given."), None),
-    Parameter("statistics", option(str, PROBLEM, "per_feature, or masked for the paper's method."), "per_feature"),
-    Parameter("explicit_biases", option(bool, PROBLEM, "Two factors stay biases.", "--explicit-biases"), False),
-    Parameter("clip", option(bool, PROBLEM, "Predict within the range seen."), True),
-    Parameter("stream", option(str, SOLVER, "users or items: what comes in batches."), "users"),
+    components("factors", 30),
+    Parameter(
+        "alpha",
+        option(float | None, PROBLEM, "Strength of the ridge; default: learned.", metavar="A"),
+        None,
+    ),
+    Parameter(
+        "statistics",
+        option(str, PROBLEM, "per_feature, or masked for the method of the paper.", metavar="NAME"),
+        "per_feature",
+    ),
+    Parameter("explicit_biases", option(bool, PROBLEM, "Keep two factors as biases.", "--explicit-biases"), False),
+    Parameter("clip", option(bool, PROBLEM, "Limit predictions to the range of ratings."), True),
+    Parameter("stream", option(str, SOLVER, "Take batches of users or of items.", metavar="NAME"), "users"),
     PROJECTION,
-    Parameter("codes", option(str, SOLVER, "refit or last."), "refit"),
-    Parameter("damping", option(float, SOLVER, "Of biases, in ratings."), 0.0),
-    Parameter("forgetting", option(float, SOLVER, "With masked: step t weighs t^-W.", metavar="W"), 0.9),
-    Parameter("memory", option(float, SOLVER, "Passes that statistics remember."), 0.56),
-    Parameter("batch_size", option(int | None, SOLVER, "Users per step.", min=1), None),
-    Parameter("n_epochs", option(float, SOLVER, "Passes over the ratings."), 8.0, "epochs"),
-    Parameter("tol", option(float, SOLVER, "Stop at this relative change; 0 never."), 0.0),
+    Parameter(
+        "codes", option(str, SOLVER, "With masked: predict by refit or by last user factors.", metavar="NAME"), "refit"
+    ),
+    Parameter("damping", option(float, SOLVER, "With masked: damping of the biases, in ratings.", metavar="N"), 0.0),
+    Parameter("forgetting", option(float, SOLVER, "With masked: weight step t by t^-W.", metavar="W"), 0.9),
+    Parameter("memory", option(float, SOLVER, "Passes over which the statistics average.", metavar="N"), 0.56),
+    Parameter(
+        "batch_size", option(int | None, SOLVER, "Users per step; default: a tenth of them.", min=1, metavar="B"), None
+    ),
+    Parameter("n_epochs", option(float, SOLVER, "Passes over the ratings.", metavar="N"), 8.0, "epochs"),
+    Parameter("tol", option(float, SOLVER, "Stop at this relative change; 0: never.", metavar="T"), 0.0),
     MAX_TIME,
     SEED,
-    Parameter("duplicates", option(str, RUN, "error, last or mean."), "error"),
+    Parameter(
+        "duplicates", option(str, RUN, "Several ratings of a pair: error, last or mean.", metavar="NAME"), "error"
+    ),
     Parameter("columns", Column, None, "column", column_roles),
     THREADS,
 )
@@ -178,27 +256,31 @@ CHECKPOINTS = (
     ),
     Parameter(
         "steps",
-        option(int | None, RUN, "Steps between checkpoints, too.", min=1, metavar="N"),
+        option(int | None, RUN, "Also write a checkpoint every N steps.", min=1, metavar="N"),
         None,
         "checkpoint_steps",
     ),
-    Parameter("keep_every", option(int | None, RUN, "Keep every N-th by steps for good.", min=1, metavar="N"), None),
+    Parameter(
+        "keep_every",
+        option(int | None, RUN, "Keep every N-th of these, and the last two.", min=1, metavar="N"),
+        None,
+    ),
 )
 """Fields of CheckpointPolicy."""
 
 OPTIONS = {parameter.name: parameter.option for parameter in (*DICTIONARY, *BRAIN, *RATINGS)}
-"""Options by the names of parameters."""
+"""Option names by parameter names."""
 
 
 def some(table: tuple[Parameter, ...], *names: str, **changes: Any) -> tuple[Parameter, ...]:
-    """Return some parameters of a table, with changes."""
+    """Return the named parameters of a table, with changed fields."""
     return tuple(replace(parameter, **changes) for parameter in table if parameter.name in names)
 
 
 def offering(**tables: tuple[Parameter, ...]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that replaces arguments of a command by the options of tables.
 
-    The command gets in each argument the values of the parameters in its table, by their names.
+    The command receives, in each of these arguments, the parameter values of its table by name.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -215,7 +297,7 @@ def offering(**tables: tuple[Parameter, ...]) -> Callable[[Callable[..., None]],
 
 
 def _signature(command: Callable[..., None], tables: Mapping[str, tuple[Parameter, ...]]) -> inspect.Signature:
-    """Return the signature of a command with options in place of its arguments that have a table."""
+    """Return the signature of a command with options instead of its arguments that have a table."""
     keyword, found = inspect.Parameter.KEYWORD_ONLY, list[inspect.Parameter]()
     for name, own in inspect.signature(command, eval_str=True).parameters.items():
         if name in tables:

@@ -1,4 +1,4 @@
-"""``terafactor pack``."""
+"""``terafactor pack``: copy a matrix into a packed store."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from terafactor._format import data_size
-from terafactor.cli.options import Source, Threads
+from terafactor._format import counted, data_size, printable
+from terafactor.cli.options import Columns, Drop, Source, Threads
+from terafactor.cli.parsing import column_selection
 
 if TYPE_CHECKING:
     from terafactor.data.packed.reader import PackedSource
@@ -19,29 +20,32 @@ EXAMPLE = "Example: terafactor pack 'subjects/*.npy' --out store --dtype int16 -
 
 def pack(
     source: Source,
-    out: Annotated[Path, typer.Option(help="Folder of the store; must not exist.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the store; must not exist.")],
     block_rows: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Rows read together: the batch size of fits.")
+        int, typer.Option(min=1, metavar="N", help="Rows per block, read together; use the batch size.")
     ] = 40,
     dtype: Annotated[
         Literal["float32", "float64", "int16"] | None,
-        typer.Option(
-            help="What to store, by default as the source; int16 is half of float32, with a scale per feature."
-        ),
+        typer.Option(metavar="TYPE", help="float32, float64 or int16 (rounded); default: that of the source."),
     ] = None,
     standardize: Annotated[
-        bool, typer.Option("--standardize", help="Bring each feature of each record to mean 0 and variance 1.")
+        bool, typer.Option("--standardize", help="Scale each feature of each record to mean 0, variance 1.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the orders of features.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the feature order.")] = 0,
+    columns: Columns = None,
+    drop: Drop = None,
     threads: Threads = None,
 ) -> None:
-    """Write a matrix as a packed store, of which a masked fit reads only its share. Rerun it to go on after a kill."""
+    """Copy a matrix into a packed store, from which a fit with --reduction R reads 1/R of the bytes.
+
+    After an interruption, run the same command again to continue.
+    """
     from terafactor import open_source
     from terafactor import pack as pack_source
     from terafactor.data.packed.reader import PackedSource
     from terafactor.solver.progress import RowsProgress
 
-    opened = open_source(source)
+    opened = open_source(source, **column_selection(columns, drop))
     with RowsProgress("packing", opened.shape[0]) as progress:
         pack_source(
             opened,
@@ -57,14 +61,17 @@ def pack(
 
 
 def summary(store: PackedSource) -> str:
-    """Return what was written, and the error of integers."""
+    """Return the size of a store and its rounding error."""
     n_rows, n_features = store.shape
     size = data_size(sum(path.stat().st_size for path in store.path.rglob("*") if path.is_file()))
-    text = f"packed {n_rows} rows of {n_features} features into {store.path} ({size})"
+    text = f"packed {counted(n_rows, 'row')} of {counted(n_features, 'feature')} into {printable(store.path)} ({size})"
     if not store.layout.scaled:
         return text
     squares = [found["rms_error"] ** 2 * found["count"] for found in store.statistics]
     variances = [found["std"] ** 2 * found["count"] for found in store.statistics]
     share = math.sqrt(sum(squares) / sum(variances)) if any(variances) else 0.0
     largest = max(found["max_error"] for found in store.statistics)
-    return f"{text}\nint16 makes an error of {share:.2g} of the standard deviation on average, at most {largest:.2g}"
+    return (
+        f"{text}\nint16 rounding error: {share:.2g} of the standard deviation (root mean square), "
+        f"at most {largest:.2g} in units of the stored values"
+    )

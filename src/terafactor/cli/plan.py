@@ -1,4 +1,4 @@
-"""``terafactor plan``."""
+"""``terafactor plan``: the cost of a fit, estimated in advance."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from terafactor._format import data_size, duration
-from terafactor.cli.options import DICTIONARY, Json, Source, Values, offering, some
+from terafactor._format import counted, data_size, duration, printable
+from terafactor.cli.options import DICTIONARY, Columns, Drop, Json, Source, Values, offering, some
+from terafactor.cli.parsing import column_selection
 
 if TYPE_CHECKING:
     from terafactor.solver import Plan
@@ -21,36 +22,37 @@ PLANNED = (
     "n_components", "alpha", "penalty", "constraint", "missing", "reduction", "statistics", "batch_size", "n_epochs",
     "n_threads",
 )  # fmt: skip
-"""Parameters on which the cost of a fit depends."""
+"""Parameters that determine the cost of a fit."""
 
 
 @offering(parameters=some(DICTIONARY, *PLANNED))
-def plan(source: Source, parameters: Values, as_json: Json = False) -> None:
-    """Say how much memory, reading and time a fit would take, or why it does not fit. Times a few steps."""
+def plan(source: Source, parameters: Values, columns: Columns = None, drop: Drop = None, as_json: Json = False) -> None:
+    """Estimate memory, bytes read and time of a fit, by timing a few steps. Nothing is saved."""
     from rich.console import Console
 
-    from terafactor import MaskedDictionaryLearning
+    from terafactor import MaskedDictionaryLearning, open_source
 
     estimator = MaskedDictionaryLearning(**parameters, random_state=0)
     with Console(stderr=True).status("timing a few steps"):
-        found = estimator.plan(source)
+        found = estimator.plan(open_source(source, **column_selection(columns, drop)))
     if as_json:
         typer.echo(json.dumps(found.as_dict()))
     else:
         show(source, found)
         if parameters["reduction"] == "auto":
-            typer.echo("With --reduction auto a fit takes this at the most, and trials before it.")
+            typer.echo("With --reduction auto, these are upper limits; the trials before the fit take extra time.")
         if parameters["n_epochs"] == "auto":
-            typer.echo("With --epochs auto a fit takes this at the most: it ends when it has settled.")
+            typer.echo("With --epochs auto, the total time is an upper limit: the fit stops when it converges.")
 
 
 def show(title: str, plan: Plan) -> None:
-    """Draw a plan as a table."""
+    """Print a plan as a table."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=f"A fit of {escape(title)}", title_justify="left", show_header=False, box=None, padding=(0, 2))
+    title = f"Estimated cost of a fit of {escape(printable(title))}"
+    table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2))
     table.add_column(style="dim")
     table.add_column(justify="right", no_wrap=True)
     table.add_column(overflow="fold")
@@ -60,35 +62,35 @@ def show(title: str, plan: Plan) -> None:
 
 
 def rows(plan: Plan) -> list[tuple[str, str, str]]:
-    """Return the lines of the table: what, how much, and what it is made of."""
+    """Return the lines of the table: name, figure and remark."""
     memory = plan.memory
-    free = "" if plan.available_bytes is None else f"of {data_size(plan.available_bytes)} available"
+    free = "" if plan.available_bytes is None else f"{data_size(plan.available_bytes)} available"
     return [
-        ("matrix", f"{plan.n_samples:,} x {plan.n_features:,}", plan.dtype),
-        ("step", f"{plan.batch_size} x {plan.n_observed:,}", f"rows x features, {plan.statistics} statistics"),
+        ("matrix", f"{plan.n_samples:,} x {plan.n_features:,}", f"rows x features, {plan.dtype}"),
+        ("step", f"{plan.batch_size:,} x {plan.n_observed:,}", f"rows x features, {plan.statistics} statistics"),
         ("memory", data_size(memory.peak), free),
         ("  atoms", data_size(memory.model), f"{plan.n_components} x {plan.n_features:,}"),
         ("  statistics", data_size(memory.statistics), ""),
-        ("  start", data_size(memory.start), "rows to start from, freed afterwards"),
-        ("  work", data_size(memory.work), "rows read ahead, copies for a step"),
+        ("  start", data_size(memory.start), "initial rows, freed before the first step"),
+        ("  work", data_size(memory.work), "prefetched rows, copies for a step"),
         ("read per epoch", data_size(plan.bytes_per_epoch), reading(plan)),
-        ("time per step", duration(plan.seconds_per_step), f"{plan.steps_per_epoch:,} steps per epoch"),
+        ("time per step", duration(plan.seconds_per_step), f"{counted(plan.steps_per_epoch, 'step')} per epoch"),
         ("time per epoch", duration(plan.seconds_per_epoch), ""),
         (
-            "time of the fit",
+            "total time",
             duration(plan.seconds),
-            f"{plan.n_epochs:g} epoch{'s' * (plan.n_epochs != 1)} at that speed",
+            f"{plan.n_epochs:g} epoch{'s' * (plan.n_epochs != 1)} at this speed",
         ),
     ]
 
 
 def reading(plan: Plan) -> str:
-    """Return how the reading of an epoch compares with whole rows, and what would be better."""
+    """Compare the bytes read per epoch with those of whole rows, and recommend packing if it helps."""
     less, possible = plan.full_bytes_per_epoch / max(plan.bytes_per_epoch, 1), math.ceil(plan.reduction)
     if less < 1.05:
         return (
-            f"as whole rows; packed, {possible} times less"
+            f"whole rows; {possible} times less if packed"
             if plan.statistics == "masked" and possible > 1
             else "whole rows"
         )
-    return f"whole rows: {data_size(plan.full_bytes_per_epoch)}, {less:.1f} times more"
+    return f"{less:.1f} times less than whole rows, {data_size(plan.full_bytes_per_epoch)}"

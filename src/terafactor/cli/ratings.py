@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
+from terafactor._format import printable
 from terafactor.cli.config import Config
-from terafactor.cli.fit import train_and_tell
+from terafactor.cli.fit import train_in_directory
 from terafactor.cli.options import CHECKPOINTS, RATINGS, RUN, Column, Json, RunFolder, Threads, Values, offering
-from terafactor.cli.reading import column_roles
+from terafactor.cli.parsing import column_roles
 from terafactor.cli.transform import load_kind
 
 app = typer.Typer(name="ratings", help="Predict explicit ratings and recommend items.", no_args_is_help=True)
@@ -53,7 +54,7 @@ def fit(
     from terafactor import MatrixCompletion
 
     estimator = MatrixCompletion(**parameters)
-    train_and_tell(estimator, source, out, checkpoints, as_json, holdout=holdout)
+    train_in_directory(estimator, source, out, checkpoints, as_json, holdout=holdout)
     held_out = estimator._history.held_out
     if held_out.any():
         text = f"held out {held_out.sum():,} of {len(held_out):,} ratings for evaluation: --holdout 0 learns from all"
@@ -147,8 +148,10 @@ def show(found: Any) -> None:
     console = Console()
     for record in found.records():
         known = "" if record["known"] else " (unknown: items for the average user)"
-        console.print(f"user {record['user']}{known}", style="italic", highlight=False, markup=False, soft_wrap=True)
+        console.print(
+            f"user {printable(record['user'])}{known}", style="italic", highlight=False, markup=False, soft_wrap=True
+        )
         table = Table("", "item", "rating")
         for place, item in enumerate(record["items"], start=1):
-            table.add_row(str(place), escape(str(item.get("title", item["item"]))), f"{item['rating']:.2f}")
+            table.add_row(str(place), escape(printable(item.get("title", item["item"]))), f"{item['rating']:.2f}")
         console.print(table)

@@ -1,4 +1,4 @@
-"""``terafactor report``: the page of a run, or of several on the same axes."""
+"""``terafactor report``: an HTML report of one run, or a comparison of several."""
 
 from __future__ import annotations
 
@@ -7,32 +7,38 @@ from typing import Annotated
 
 import typer
 
+from terafactor._format import data_size, printable
+
 EXAMPLE = "Example: terafactor report run-r1/ run-r4/ run-r12/ --out comparison.html"
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories.", exists=True, file_okay=False)],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories.", exists=True, file_okay=False)],
     out: Annotated[
         Path | None,
-        typer.Option(help="HTML file; by default report.html of the run, here for several.", dir_okay=False),
+        typer.Option(
+            metavar="FILE", help="HTML file; default: report.html in the run, or here for several.", dir_okay=False
+        ),
     ] = None,
-    title: Annotated[str | None, typer.Option(help="What the page is called.")] = None,
+    title: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Title of the page; default: names of the runs.")
+    ] = None,
     geometry: Annotated[
-        str | None, typer.Option(metavar="HxW[x3]", help="Shape of a row as a picture, as in 16x16 or 16x16x3.")
+        str | None, typer.Option(metavar="HxW[x3]", help="Shape of a row as a picture, such as 16x16 or 16x16x3.")
     ] = None,
 ) -> None:
-    """Write the report of a run anew, or draw several runs on the same axes. Opens in any browser, offline."""
+    """Write the HTML report of a run, or one page that compares several runs."""
     from terafactor import report_runs
 
     path = report_runs(*runs, path=out, title=title, geometry=parse_geometry(geometry))
-    typer.echo(f"Wrote {path}, {path.stat().st_size / 1e6:.1f} MB")
+    typer.echo(f"Wrote {printable(path)} ({data_size(path.stat().st_size)})")
 
 
 def parse_geometry(text: str | None) -> tuple[int, ...] | None:
-    """Return the shape that "16x16" or "16x16x3" names, None for none."""
+    """Return the shape for "16x16" or "16x16x3", None for None."""
     if text is None:
         return None
     parts = text.split("x")
     if len(parts) not in (2, 3) or not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise typer.BadParameter(f"--geometry is HEIGHTxWIDTH or HEIGHTxWIDTHx3, as in 16x16, got {text!r}")
+        raise typer.BadParameter(f"--geometry must be HEIGHTxWIDTH or HEIGHTxWIDTHx3, such as 16x16, got {text!r}")
     return tuple(map(int, parts))

@@ -1,4 +1,4 @@
-"""``terafactor transform`` and ``terafactor export``."""
+"""``terafactor transform`` and ``terafactor export``: use a fitted model."""
 
 from __future__ import annotations
 
@@ -7,35 +7,39 @@ from typing import Annotated, Any
 
 import typer
 
-from terafactor.cli.options import Source, Threads
+from terafactor._format import counted, printable
+from terafactor.cli.options import Columns, Drop, Source, Threads
+from terafactor.cli.parsing import column_selection
 
 TRANSFORM_EXAMPLE = "Example: terafactor transform run/ X.npy --out codes.npy"
 EXPORT_EXAMPLE = "Example: terafactor export run/ --out model.npz"
 
-Model = Annotated[Path, typer.Argument(help="A run directory, a model or a checkpoint.", exists=True, file_okay=False)]
+Model = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="A run directory, model or checkpoint.", exists=True, file_okay=False)
+]
 
 COMMANDS = {
     "MaskedDictionaryLearning": "terafactor transform",
     "BrainDictionaryLearning": "terafactor brain transform",
     "MatrixCompletion": "terafactor ratings predict, recommend or evaluate",
 }
-"""What to do with a model of each kind."""
+"""Commands that use each kind of model."""
 
 
 def load_kind(path: Path, kind: str, threads: int | None = None) -> Any:
-    """Load a model, refusing one of another kind with the command that takes it."""
+    """Load a model. If it is of another kind, raise an error that names the right command."""
     from terafactor import load_model
     from terafactor.errors import DataError
 
     estimator = load_model(path)
     found = estimator._task().kind
     if found != kind:
-        raise DataError(f"{path} holds a {found}, and this command needs a {kind}: use {COMMANDS[found]}")
+        raise DataError(f"{path} holds a {found}, but this command needs a {kind}: use {COMMANDS[found]}")
     return estimator.set_params(n_threads=threads)
 
 
 def check_absent(out: Path) -> None:
-    """Refuse to write over what is there."""
+    """Raise an error if the output exists."""
     from terafactor.errors import ParameterError
 
     if out.exists():
@@ -45,23 +49,50 @@ def check_absent(out: Path) -> None:
 def transform(
     model: Model,
     source: Source,
-    out: Annotated[Path, typer.Option(help="File of the codes, .npy or .zarr; must not exist.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="File for the codes, .npy or .zarr; must not exist.")],
+    columns: Columns = None,
+    drop: Drop = None,
     threads: Threads = None,
 ) -> None:
-    """Write the codes of the rows of a matrix, a bounded number of rows at a time."""
+    """Compute the codes of the rows of a matrix, and write them to a file.
+
+    By default, the columns that the model was fitted on are read from a table.
+    """
     check_absent(out)
     estimator = load_kind(model, "MaskedDictionaryLearning", threads)
-    codes = estimator.set_params(verbose=1).transform(source, out=out)
-    typer.echo(f"wrote the codes of {codes.shape[0]:,} rows on {codes.shape[1]} atoms to {out}", err=True)
+    rows = open_rows(estimator, source, column_selection(columns, drop))
+    codes = estimator.set_params(verbose=1).transform(rows, out=out)
+    n_rows, n_atoms = codes.shape
+    shape = f"{counted(n_rows, 'row')} x {counted(n_atoms, 'atom')}"
+    typer.echo(f"wrote codes ({shape}) to {printable(out)}", err=True)
+
+
+def open_rows(estimator: Any, source: str, selection: dict[str, list[str]]) -> Any:
+    """Open a matrix for a model. selection: columns to read; empty selects the features of the model by name."""
+    from terafactor import open_source
+    from terafactor.errors import DataError, ParameterError
+
+    names = getattr(estimator, "feature_names_in_", None)
+    if selection or names is None:
+        return open_source(source, **selection)
+    features = list(map(str, names))
+    try:
+        opened = open_source(source)
+    except DataError as error:  # perhaps because of columns that the model does not use
+        try:
+            return open_source(source, columns=features)
+        except ParameterError:  # not a table
+            raise error from None
+    return opened if opened.feature_names in (None, features) else open_source(source, columns=features)
 
 
 def export(
     model: Model,
-    out: Annotated[Path, typer.Option(help="The .npz file; must not exist.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="File to write, .npz; must not exist.")],
 ) -> None:
-    """Write what a model learned as plain arrays, for programs that do not know terafactor."""
+    """Write the arrays of a model to an .npz file, for use without terafactor."""
     from terafactor import load_model
 
     check_absent(out)
     load_model(model).export(out)
-    typer.echo(f"wrote {out}", err=True)
+    typer.echo(f"wrote {printable(out)}", err=True)

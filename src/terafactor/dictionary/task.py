@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from terafactor import solver
 from terafactor._threads import resolve_threads
 from terafactor._typing import Array
-from terafactor.data import MatrixSource
+from terafactor.data import MatrixSource, open_source
 from terafactor.data.fingerprint import fingerprint
 from terafactor.data.masks import masks_of
 from terafactor.data.views.rows import sample_rows
@@ -68,6 +68,8 @@ class DictionaryTask(Task):
 
     def open_data(self, X: Any) -> MatrixSource:
         problem_of(self.estimator)  # refuse invalid parameters before reading data
+        if isinstance(X, Mapping) and "source" in X:  # a table and the columns to read
+            X = open_source(X["source"], **{option: value for option, value in X.items() if option != "source"})
         source = rows_of(self.estimator, X, reset=True)
         masks_of(source, options_of(self.estimator, source, seed=0).reduction, seed=0)
         return source

@@ -109,6 +109,8 @@ class Reporting:
 def run_details(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the configuration of a run tells its report."""
     facts = dict(config.get("data", {}))
+    if isinstance(facts.get("source"), Mapping) and "source" in facts["source"]:  # with a selection of columns
+        facts |= facts["source"]
     left_out = {name: facts.pop(name, None) for name in ("fingerprint", "row_bytes", "shape")}
     if left_out["shape"]:
         facts |= {"rows": f"{left_out['shape'][0]:,}", "features": f"{left_out['shape'][1]:,}"}

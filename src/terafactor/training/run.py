@@ -249,6 +249,8 @@ def source_name(X: Any) -> str | list[str] | dict[str, Any] | None:
     """
     if isinstance(X, Mapping):
         given = {str(name): value for name, value in X.items() if value is not None}
+        if "source" in given:
+            given["source"] = source_name(given["source"])
         return given if all(_is_text(value) for value in given.values()) else None
     if isinstance(X, str | os.PathLike):
         return from_anywhere(os.fspath(X))

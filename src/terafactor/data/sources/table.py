@@ -44,9 +44,11 @@ class TableSource(ChunkedSource):
     path : Path
     columns : sequence of str, optional
         Which columns, in this order; by default all of them but the index of a pandas frame.
+    drop : sequence of str
+        Columns to leave out.
     """
 
-    def __init__(self, path: Path, columns: Sequence[str] | None = None) -> None:
+    def __init__(self, path: Path, columns: Sequence[str] | None = None, drop: Sequence[str] | None = None) -> None:
         polars = require("polars", extra="tables", purpose=f"reading {path}")
         self.name = str(path)
         try:
@@ -57,7 +59,7 @@ class TableSource(ChunkedSource):
             index = _stored_index(polars, path)
         except (polars.exceptions.PolarsError, OSError) as error:
             raise DataError(f"{path} cannot be read as a table: {error}") from error
-        self.columns = _check_columns(schema, columns, self.name, index)
+        self.columns = _check_columns(schema, columns, self.name, index, drop)
         self.shape = check_matrix((n_rows, len(self.columns)), self.name)
         self.dtype = _common_dtype([schema[column] for column in self.columns], self.name)
         self.chunk = (min(ROWS_TOGETHER, n_rows), 1)
@@ -84,13 +86,20 @@ class FrameSource(ArraySource):
         Which columns, in this order; by default all of them but ``index``.
     index : collection of str
         Columns that pandas says are an index.
+    drop : sequence of str
+        Columns to leave out.
     """
 
     def __init__(
-        self, frame: Any, name: str, columns: Sequence[str] | None = None, index: Collection[str] = frozenset()
+        self,
+        frame: Any,
+        name: str,
+        columns: Sequence[str] | None = None,
+        index: Collection[str] = frozenset(),
+        drop: Sequence[str] | None = None,
     ) -> None:
         check_matrix(frame.shape, name)
-        names = _check_columns(frame.schema, columns, name, index)
+        names = _check_columns(frame.schema, columns, name, index, drop)
         dtype = _common_dtype([frame.schema[column] for column in names], name)
         super().__init__(np.ascontiguousarray(frame.select(names).to_numpy(), dtype), name, allow_nan=True)
         self.feature_names = names
@@ -102,13 +111,15 @@ class FrameSource(ArraySource):
         return moved
 
 
-def open_table(path: Path, inside: str | None = None, *, columns: Sequence[str] | None = None) -> MatrixSource:
+def open_table(
+    path: Path, inside: str | None = None, *, columns: Sequence[str] | None = None, drop: Sequence[str] | None = None
+) -> MatrixSource:
     """Return the columns of a Parquet or Arrow file as features."""
     refuse_inside(path, inside)
-    return TableSource(path, columns)
+    return TableSource(path, columns, drop)
 
 
-def open_frame(frame: Any, *, columns: Sequence[str] | None = None) -> MatrixSource:
+def open_frame(frame: Any, *, columns: Sequence[str] | None = None, drop: Sequence[str] | None = None) -> MatrixSource:
     """Return the columns of a data frame or table in memory as features.
 
     Missing entries are NaN, refused when they are read unless they stand for missing.
@@ -120,7 +131,7 @@ def open_frame(frame: Any, *, columns: Sequence[str] | None = None) -> MatrixSou
         frame = polars.from_arrow(frame)
     is_polars = is_a(frame, "polars", "DataFrame", "LazyFrame")
     frame = frame.lazy().collect() if is_polars else polars.from_pandas(_dense(frame))
-    return FrameSource(frame, name, columns, index)
+    return FrameSource(frame, name, columns, index, drop)
 
 
 def at_hand(thing: Any) -> Any:
@@ -174,19 +185,26 @@ def _is_index(column: str, told: Collection[str]) -> bool:
 
 
 def _check_columns(
-    schema: Any, columns: Sequence[str] | None, name: str, index: Collection[str] = frozenset()
+    schema: Any,
+    columns: Sequence[str] | None,
+    name: str,
+    index: Collection[str] = frozenset(),
+    drop: Sequence[str] | None = None,
 ) -> list[str]:
-    """Return the columns chosen, by default all but an index, or say which is missing or holds no numbers."""
+    """Return ``columns``, by default all but an index, without those in ``drop``; raise if any is not usable."""
     features = [column for column in schema if not _is_index(column, index)]
-    chosen = features if columns is None else list(columns)
-    missing = [column for column in chosen if column not in schema]
+    chosen, dropped = features if columns is None else list(columns), list(drop or ())
+    missing = [column for column in (*chosen, *dropped) if column not in schema]
     if missing:
         raise DataError(f"{name} has no column {missing[0]!r}; it has {', '.join(list(schema)[:20])}")
+    chosen = [column for column in chosen if column not in dropped]
+    if not chosen:
+        raise DataError(f"no column of {name} is left: select at least one")
     words = [column for column in chosen if str(schema[column]) not in NUMBERS]
     if words:
         raise DataError(
-            f"column {words[0]!r} of {name} holds {schema[words[0]]}, which is no number: "
-            "choose others, as in open_source(table, columns=[...])"
+            f"column {words[0]!r} of {name} holds {schema[words[0]]}, which is no number: leave it out with "
+            f"open_source(..., drop={words!r}) (--drop {','.join(words)}), or select others with columns= (--columns)"
         )
     return chosen
 

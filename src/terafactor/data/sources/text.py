@@ -23,7 +23,9 @@ MISSING = ("", "NA", "N/A", "NaN", "nan", "null")
 """What stands for a number that is missing."""
 
 
-def open_text(path: Path, inside: str | None = None, *, columns: Sequence[str] | None = None) -> MatrixSource:
+def open_text(
+    path: Path, inside: str | None = None, *, columns: Sequence[str] | None = None, drop: Sequence[str] | None = None
+) -> MatrixSource:
     """Return the columns of a text file as features, loaded whole: where a row begins, only reading all tells.
 
     The first line names them unless all of it are numbers. Missing entries are NaN, refused when they are read unless
@@ -42,7 +44,7 @@ def open_text(path: Path, inside: str | None = None, *, columns: Sequence[str] |
         )
     except (polars.exceptions.PolarsError, OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read as lines of numbers in UTF-8: {error}") from error
-    source = FrameSource(frame, str(path), columns)
+    source = FrameSource(frame, str(path), columns, drop=drop)
     if not named:
         source.feature_names = None
     return source

@@ -1,30 +1,31 @@
-"""How texts on the command line become values."""
+"""Conversion of option texts into values."""
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import Any
 
 import typer
 
 
-def penalty_named(option: str, text: str) -> Any:
-    """Return the penalty that "l1", "l2" or "elastic-net:0.5" names."""
+def parse_penalty(option: str, text: str) -> Any:
+    """Return the penalty for "l1", "l2" or "elastic-net:0.5"."""
     from terafactor import ElasticNet
 
-    ratio = _ratio(text)
+    ratio = _parse_ratio(text)
     return text if ratio is None else ElasticNet(ratio)
 
 
-def constraint_named(option: str, text: str) -> Any:
-    """Return the ball that "l1", "l2" or "elastic-net:0.5" names."""
+def parse_constraint(option: str, text: str) -> Any:
+    """Return the constraint for "l1", "l2" or "elastic-net:0.5"."""
     from terafactor import NormBall
 
-    ratio = _ratio(text)
+    ratio = _parse_ratio(text)
     return text if ratio is None else NormBall("elastic-net", l1_ratio=ratio)
 
 
-def _ratio(text: str) -> float | None:
+def _parse_ratio(text: str) -> float | None:
     name, _, ratio = text.partition(":")
     if name != "elastic-net":
         return None
@@ -54,25 +55,41 @@ def _or_auto(option: str, text: str, kind: type, what: str) -> Any:
 
 
 def absolute_path(option: str, path: Path) -> str:
-    """Return a path that is the same from any folder."""
+    """Return a path that is valid in any working directory."""
     return str(path.absolute())
 
 
 def column_roles(option: str, texts: list[str] | None) -> dict[str, str] | None:
-    """Return which column holds what, from texts like ``user=who``; ``time=`` leaves times out."""
+    """Return column names by role, from texts like ``user=who``; ``time=`` ignores times."""
     if not texts:
         return None
     pairs = [text.partition("=") for text in texts]
     roles = ("user", "item", "rating", "time")
     if any((role not in roles or not name) and (role, equals) != ("time", "=") for role, equals, name in pairs):
         raise typer.BadParameter(
-            f"--column needs ROLE=NAME with a role out of {', '.join(roles)}, or time= to leave times out, got {texts}"
+            f"--column needs ROLE=NAME with a role of {', '.join(roles)}, or time= to ignore times, got {texts}"
         )
     return {role: name for role, _, name in pairs}
 
 
+def parse_names(text: str) -> list[str]:
+    """Return the names in ``a,b,c``; a name with a comma is quoted, as in CSV: ``a,"b,c"``."""
+    return next(csv.reader([text], skipinitialspace=True), [])
+
+
+def column_selection(columns: str | None, drop: str | None) -> dict[str, list[str]]:
+    """Return the options of :func:`terafactor.open_source` for ``--columns`` and ``--drop``; empty without them."""
+    texts = {"columns": columns, "drop": drop}
+    return {option: parse_names(text) for option, text in texts.items() if text is not None}
+
+
+def join_names(names: list[Any]) -> str:
+    """Return the text that :func:`parse_names` splits into these names."""
+    return ",".join(f'"{str(name).replace(chr(34), chr(34) * 2)}"' for name in names)
+
+
 def parse_holdout(text: str | None) -> Any:
-    """Return the amount that "2000", "0.05", "5%" or "3 records" names, None for the default."""
+    """Return the amount for "2000", "0.05", "5%" or "3 records", None for the default."""
     if text is None or text == "":
         return None
     number = text.removesuffix("%").strip()
