@@ -1,4 +1,4 @@
-"""Files that are on the disk when we say so."""
+"""Crash-safe files, and symbolic links in run directories."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""An error at any file operation of a run: it is told with the file's name, and an older checkpoint always loads."""
+"""An error at any file operation of a run: it names the file, and an older checkpoint always loads."""
 
 import builtins
 import contextlib
@@ -110,20 +110,20 @@ def test_an_error_at_every_file_operation(undisturbed, tmp_path):
     X, expected, n_operations = undisturbed
     assert n_operations > 40
     kinds = itertools.cycle([(number, short) for number in KINDS.values() for short in (False, True)])
-    told = 0
+    reported = 0
     for place, (number, short) in zip(range(n_operations), kinds, strict=False):
         folder = tmp_path / f"run{place}"
         with FailingDisk(folder, place, number, short=short).installed():
             error = error_of(X, folder)
         if error is not None:
-            told += 1
+            reported += 1
             assert isinstance(error, StorageError), (place, error)
             assert str(folder) in str(error), (place, error)
         if checkpoints(folder / "checkpoints"):
             assert newest(folder / "checkpoints") is not None
         train(estimator(), X, folder, resume=RunDirectory(folder).is_run, checkpoints=POLICY)
         assert files(folder) == expected
-    assert told > 0.8 * n_operations
+    assert reported > 0.8 * n_operations
 
 
 def error_of(X, folder):

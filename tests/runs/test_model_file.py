@@ -78,9 +78,9 @@ def test_export_is_plain_arrays(X, tmp_path):
         model.export(tmp_path / "model.txt")
 
 
-def test_export_replaces_a_file_only_when_asked_to(X, tmp_path):
+def test_export_replaces_a_file_only_with_overwrite(X, tmp_path):
     (tmp_path / "model.npz").write_text("mine")
-    with pytest.raises(ParameterError, match=r"model\.npz exists: say overwrite=True"):
+    with pytest.raises(ParameterError, match=r"model\.npz exists: pass overwrite=True"):
         fitted(X).export(tmp_path / "model.npz")
     assert (tmp_path / "model.npz").read_text() == "mine"
     fitted(X).export(tmp_path / "model.npz", overwrite=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy_format
 
-from terafactor._durable import naming, replace_durably
+from terafactor._durable import replace_durably, storage_errors
 from terafactor._typing import Array
 from terafactor.errors import ParameterError
 
@@ -39,12 +39,12 @@ def new_matrix(out: str | Path, shape: tuple[int, int], dtype: np.dtype) -> Gene
     _remove(temporary)
     try:
         with contextlib.ExitStack() as stack:
-            with naming(out):
+            with storage_errors(out):
                 temporary.parent.mkdir(parents=True, exist_ok=True)
                 write = stack.enter_context(writer(temporary, shape, dtype))
 
             def write_named(rows: Array) -> None:
-                with naming(out):
+                with storage_errors(out):
                     write(rows)
 
             yield write_named
