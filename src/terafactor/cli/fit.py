@@ -86,6 +86,8 @@ def train_and_tell(
 
 def tell_end(estimator: Any, run: Path, console: Console, as_json: bool) -> None:
     """Say how a run ended and where the model is."""
+    from terafactor._format import duration
+
     last = estimator.history_[-1]
     if as_json:
         facts = {"run": str(run), "model": str(run / "model"), "stopped_by": estimator.stopped_by_}
@@ -94,6 +96,7 @@ def tell_end(estimator: Any, run: Path, console: Console, as_json: bool) -> None
     objective = "" if last.objective is None else f", held-out objective {last.objective:.6g}"
     alpha = f", alpha {estimator.alpha_:.4g}" if getattr(estimator, "alpha", None) == "auto" else ""
     progress = getattr(estimator, "progress_", "")
-    text = f"done: {last.step:,} steps in {last.seconds:.1f} s{objective}{alpha}{progress and f', {progress}'}"
+    steps = "1 step" if last.step == 1 else f"{last.step:,} steps"
+    text = f"done: {steps} in {duration(last.seconds)}{objective}{alpha}{progress and f', {progress}'}"
     text += f"; model in {run / 'model'}"
     console.print(text, highlight=False, markup=False, soft_wrap=True)

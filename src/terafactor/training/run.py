@@ -117,9 +117,15 @@ class RunJournal(Journal):
             "parameters": plain_parameters(task.estimator.get_params(deep=False)),
         }
         self.run.write_config(config)
-        facts = ", ".join(f"{name} {value}" for name, value in config["data"].items() if value is not None)
-        logger.info("run started: %s, seed %d, data: %s", task.kind, seed, facts)
+        source, shape = config["data"]["source"], " x ".join(f"{length:,}" for length in config["data"].get("shape", ()))
+        self._announce(f"new run: {task.kind} on {source or 'an array in memory'} ({shape}), seed {seed}")
         return config
+
+    def _announce(self, text: str) -> None:
+        """Log what the run does next, and show it."""
+        logger.info("%s", text)
+        if self.console is not None:
+            self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _check_config(self, task: Task, X: Any, data: Any) -> dict[str, Any]:
         """Return the configuration of a run to resume; refuse other data or parameters, write allowed changes."""
@@ -166,7 +172,7 @@ class RunJournal(Journal):
                 "held-out rows differ. Undo the change, or start a new run"
             )
         self.metrics.truncate(step_of(path))
-        logger.info("resuming from %s", path)
+        self._announce(f"resuming from {path}")
         return artifact.state_dict
 
     def _elapsed(self) -> Elapsed | None:
