@@ -164,7 +164,9 @@ def test_resume_finds_the_data_under_another_name(scratch, X):
     assert invoke("resume", "run", "--epochs", 2, "--source", "other.npy").exit_code == 0
     assert invoke("resume", "run", "--epochs", 3).exit_code == 0  # the run remembers
     np.save(scratch / "other.npy", X + 1)
-    with pytest.raises(DataError, match=r"the data of run changed: fingerprint .*under their old names.*start a new run"):
+    with pytest.raises(
+        DataError, match=r"the data of run changed: fingerprint .*under their old names.*start a new run"
+    ):
         invoke("resume", "run", "--epochs", 4)
 
 

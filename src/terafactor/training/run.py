@@ -117,7 +117,10 @@ class RunJournal(Journal):
             "parameters": plain_parameters(task.estimator.get_params(deep=False)),
         }
         self.run.write_config(config)
-        source, shape = config["data"]["source"], " x ".join(f"{length:,}" for length in config["data"].get("shape", ()))
+        source, shape = (
+            config["data"]["source"],
+            " x ".join(f"{length:,}" for length in config["data"].get("shape", ())),
+        )
         self._announce(f"new run: {task.kind} on {source or 'an array in memory'} ({shape}), seed {seed}")
         return config
 
