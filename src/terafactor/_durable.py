@@ -114,10 +114,11 @@ def remove_folder(folder: Path) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what killed processes left below a folder; the caller holds its lock."""
-    replaced = [path for path in folder.rglob(".*.replaced") if path.with_name(_visible_name(path)).exists()]
-    for path in [*folder.rglob(".*.unfinished"), *folder.rglob(".*.removed"), *replaced]:
-        _discard(path)
+    """Remove what killed processes left below a folder, as far as that works; the caller holds its lock."""
+    with contextlib.suppress(OSError):
+        replaced = [path for path in folder.rglob(".*.replaced") if path.with_name(_visible_name(path)).exists()]
+        for path in [*folder.rglob(".*.unfinished"), *folder.rglob(".*.removed"), *replaced]:
+            _discard(path)
 
 
 def folders_replaced(folder: Path) -> list[Path]:
@@ -127,12 +128,13 @@ def folders_replaced(folder: Path) -> list[Path]:
 
 def make_durable(path: Path) -> None:
     """Wait until a file, or all files and folders below a folder, are on the disk."""
-    if not path.is_dir():
-        _sync_file(path)
-    for parent, _, names in os.walk(path):
-        for name in names:
-            _sync_file(Path(parent, name))
-        _sync_folder(Path(parent))
+    with storage_errors(path):
+        if not path.is_dir():
+            _sync_file(path)
+        for parent, _, names in os.walk(path):
+            for name in names:
+                _sync_file(Path(parent, name))
+            _sync_folder(Path(parent))
 
 
 def flush(descriptor: int) -> None:
@@ -228,10 +230,10 @@ def _visible_name(path: Path) -> str:
 
 def _discard(path: Path) -> None:
     """Remove a file, a link or a folder, as far as that works."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
             path.unlink()
 
 

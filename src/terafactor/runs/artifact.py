@@ -99,9 +99,8 @@ def write_artifact(artifact: Artifact, folder: Path | str, *, overwrite: bool = 
         with storage_errors(temporary):
             temporary.mkdir(parents=True)
         described = _write_arrays(artifact.state_dict.arrays, temporary / ARRAYS)
-        content = _manifest(artifact, described, temporary / ARRAYS)
         with storage_errors(temporary / MANIFEST):
-            (temporary / MANIFEST).write_bytes(content)
+            (temporary / MANIFEST).write_bytes(_manifest(artifact, described, temporary / ARRAYS))
         (replace_folder if overwrite else replace_durably)(temporary, folder)
     return folder
 
@@ -137,9 +136,9 @@ def verify_artifact(folder: Path) -> None:
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Read and verify the manifest alone."""
     path = folder / MANIFEST
-    if not path.is_file():
-        raise DataError(f"{folder} is not a model or checkpoint: it has no {MANIFEST}")
     with storage_errors(path, "read"):
+        if not path.is_file():
+            raise DataError(f"{folder} is not a model or checkpoint: it has no {MANIFEST}")
         size = path.stat().st_size
         if size > MAX_MANIFEST_BYTES:
             raise DataError(f"{path} has {size:,} bytes, more than any manifest: it was not written by terafactor")
@@ -234,9 +233,9 @@ def _read_arrays(path: Path, manifest: dict[str, Any]) -> dict[str, Array]:
 def _check_file(path: Path, manifest: dict[str, Any]) -> None:
     """Raise an error unless the file of arrays has the size and digest of its manifest."""
     expected = manifest["files"][ARRAYS]
-    if not path.is_file():
-        raise DataError(f"{path} is missing")
     with storage_errors(path, "read"):
+        if not path.is_file():
+            raise DataError(f"{path} is missing")
         size = path.stat().st_size
     if size != expected["bytes"]:
         raise DataError(f"{path} is damaged: it has {size:,} bytes, {expected['bytes']:,} by {MANIFEST}")

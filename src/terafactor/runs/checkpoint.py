@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
 
-from terafactor._durable import remove_folder
+from terafactor._durable import remove_folder, storage_errors
 from terafactor._typing import is_number
 from terafactor.errors import DataError, ParameterError, StorageError
 from terafactor.runs.artifact import Artifact, read_artifact, verify_artifact, write_artifact
@@ -138,10 +138,11 @@ class Checkpointer:
 
 def checkpoints(folder: Path) -> list[Path]:
     """Return the checkpoints in a folder, oldest first. Symbolic links are not ours, and are ignored."""
-    if not folder.is_dir():
-        return []
-    named = (path for path in folder.iterdir() if re.fullmatch(r"step-\d{9,18}", path.name, re.ASCII))
-    return sorted((path for path in named if not path.is_symlink()), key=step_of)
+    with storage_errors(folder, "read"):
+        if not folder.is_dir():
+            return []
+        named = (path for path in folder.iterdir() if re.fullmatch(r"step-\d{9,18}", path.name, re.ASCII))
+        return sorted((path for path in named if not path.is_symlink()), key=step_of)
 
 
 def step_of(checkpoint: Path) -> int:

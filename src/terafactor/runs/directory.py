@@ -75,7 +75,8 @@ class RunDirectory:
     @property
     def is_run(self) -> bool:
         """Whether a run was started here."""
-        return self.config_file.is_file()
+        with storage_errors(self.config_file, "read"):
+            return self.config_file.is_file()
 
     @property
     def has_steps(self) -> bool:
@@ -150,10 +151,9 @@ class RunDirectory:
 
     def check_lock(self) -> None:
         """Raise an error if the directory was deleted or moved since it was locked; another run may be there now."""
-        try:
+        found = None
+        with storage_errors(self.lock_file, "read"), contextlib.suppress(FileNotFoundError):
             found = os.stat(self.lock_file, follow_symlinks=False)
-        except FileNotFoundError:
-            found = None
         if found is None or self._lock is None or not os.path.samestat(found, self._lock):
             reason = "it was deleted or moved while this run was working in it, and another run may be there now"
             raise StorageError(OSError(errno.ESTALE, reason), self.path)

@@ -46,9 +46,10 @@ class Metrics:
 
     def make_durable(self) -> None:
         """Wait until the lines are on the disk."""
-        if self.path.exists():
-            with storage_errors(self.path), open(self.path, "ab", opener=no_follow) as file:
-                flush(file.fileno())
+        with storage_errors(self.path):
+            if self.path.exists():
+                with open(self.path, "ab", opener=no_follow) as file:
+                    flush(file.fileno())
 
     def truncate(self, step: int) -> None:
         """Load the file of an interrupted run, and remove the lines after ``step`` and an incomplete last line."""
@@ -67,10 +68,8 @@ def to_line(evaluation: Evaluation) -> bytes:
 
 def read_metrics(path: Path) -> list[Evaluation]:
     """Return the evaluations in a file, none if there is no file. An incomplete last line is ignored."""
-    if not path.is_file():
-        return []
     with storage_errors(path, "read"):
-        lines = path.read_bytes().split(b"\n")
+        lines = path.read_bytes().split(b"\n") if path.is_file() else []
     return [_from_line(line, f"line {number} of {path}") for number, line in enumerate(lines[:-1], start=1)]
 
 
