@@ -1,4 +1,4 @@
-"""Parameters that several estimators take, checked in one way."""
+"""Checks of parameters that several estimators share."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ __all__ = ["check_callbacks", "check_flag", "check_new"]
 
 
 def check_callbacks(callbacks: Any) -> None:
-    """Refuse what is no sequence of callables, such as a callable alone."""
+    """Refuse anything but a sequence of callables."""
     if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
         raise ParameterError(
-            f"callbacks must be a sequence of callables, got {callbacks!r} (callbacks=[f] calls f, () nothing)"
+            f"callbacks must be a sequence of callables, got {callbacks!r} (pass callbacks=[f] to call f)"
         )
 
 
 def check_flag(name: str, value: Any) -> bool:
-    """Return a parameter that is True or False; a word like "no" would count as True."""
+    """Return a parameter that is True or False; a string such as "no" would count as True."""
     if not isinstance(value, bool | np.bool_):
         raise ParameterError(f"{name} must be True or False, got {value!r}")
     return bool(value)
 
 
 def check_new(path: Path, *, overwrite: bool) -> None:
-    """Refuse to replace what is there unless asked to."""
+    """Refuse a path that exists, unless it may be overwritten."""
     if os.path.lexists(path) and not overwrite:
-        raise ParameterError(f"{path} exists: say overwrite=True to replace it")
+        raise ParameterError(f"{path} exists: pass overwrite=True to replace it")

@@ -1,19 +1,34 @@
-"""Files that are either there in full or not at all, whatever stops the process or the machine."""
+"""Crash-safe files: complete or absent, whatever stops the process or the machine.
+
+New content gets a random temporary name in the same folder, is flushed to the disk, and is renamed into place. Symbolic
+links are never followed on writing: they are replaced, or refused.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import functools
+import logging
 import os
+import re
 import secrets
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from terafactor.errors import DataError, StorageError
 
+logger = logging.getLogger("terafactor")
+
+UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK})
+"""Errors of a file system that lacks an operation, such as locks on some cluster disks."""
+
 
 @contextlib.contextmanager
-def naming(path: Path, action: str = "write") -> Iterator[None]:
-    """Turn what the system says into an error that names the file: most system calls do not."""
+def storage_errors(path: Path, action: str = "write") -> Iterator[None]:
+    """Convert errors of the system into a StorageError that names the file: most system calls do not."""
     try:
         yield
     except StorageError:
@@ -23,54 +38,107 @@ def naming(path: Path, action: str = "write") -> Iterator[None]:
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Write a small file: under a name that nobody can guess first, then renamed."""
-    with naming(path):
+    """Write a small file, replacing one of that name."""
+    with open_durably(path) as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def open_durably(path: Path) -> Iterator[IO[bytes]]:
+    """Open a binary file that takes the place of ``path`` when the block ends without an error."""
+    with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.unfinished")
-        try:
+        with unfinished(path) as temporary:
             with open(temporary, "xb", opener=no_follow) as file:
-                file.write(content)
+                yield file
                 file.flush()
                 flush(file.fileno())
             os.replace(temporary, path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
         _sync_folder(path.parent)
 
 
-def remove_unfinished(folder: Path) -> None:
-    """Remove what killed processes left of :func:`write_durably` below a folder; the caller holds its lock."""
-    for path in folder.rglob(".*.unfinished"):
-        with contextlib.suppress(OSError):
-            path.unlink()
+@contextlib.contextmanager
+def unfinished(path: Path) -> Iterator[Path]:
+    """Yield a temporary path next to ``path`` that nobody can guess; remove what is there if the block fails."""
+    temporary = _hidden(path, "unfinished")
+    try:
+        yield temporary
+    except BaseException:
+        _discard(temporary)
+        raise
 
 
 def no_follow(path: str, flags: int) -> int:
-    """Open a file unless it is a link, which may have been planted to lead elsewhere; for ``open(..., opener=)``."""
+    """Open a file unless it is a symbolic link; for ``open(..., opener=no_follow)``."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def replace_durably(path: Path, final: Path) -> None:
-    """Give a file or folder its final name once everything in it is on the disk."""
+    """Flush a file or folder to the disk and give it its final name."""
     make_durable(path)
-    with naming(final):
+    with storage_errors(final):
         os.rename(path, final)
         _sync_folder(final.parent)
 
 
+def replace_folder(new: Path, folder: Path) -> None:
+    """Put a folder in the place of another; of several processes that do so at once, the last one wins.
+
+    No system can swap two folders in one call everywhere. Between two renames the old one has a name that ends in
+    ``.replaced``.
+    """
+    make_durable(new)
+    replaced = []
+    with storage_errors(folder):
+        while True:
+            replaced.append(_hidden(folder, "replaced"))
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(folder, replaced[-1])
+            try:
+                os.rename(new, folder)
+                break
+            except OSError:
+                if not os.path.lexists(folder):  # else another process was faster: replace its folder, too
+                    raise
+        _sync_folder(folder.parent)
+    for path in replaced:
+        _discard(path)
+
+
+def remove_folder(folder: Path) -> None:
+    """Delete a folder, renamed first: a half-deleted folder must not pass for a damaged one."""
+    removed = _hidden(folder, "removed")
+    with storage_errors(folder, "remove"):
+        os.rename(folder, removed)
+    _discard(removed)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what killed processes left below a folder, as far as that works; the caller holds its lock."""
+    with contextlib.suppress(OSError):
+        replaced = [path for path in folder.rglob(".*.replaced") if path.with_name(_visible_name(path)).exists()]
+        for path in [*folder.rglob(".*.unfinished"), *folder.rglob(".*.removed"), *replaced]:
+            _discard(path)
+
+
+def folders_replaced(folder: Path) -> list[Path]:
+    """Return what :func:`replace_folder` renamed and had no time to remove, for a folder that is gone."""
+    return [path for path in folder.parent.glob(".*.replaced") if _visible_name(path) == folder.name]
+
+
 def make_durable(path: Path) -> None:
     """Wait until a file, or all files and folders below a folder, are on the disk."""
-    if not path.is_dir():
-        _sync_file(path)
-    for parent, _, names in os.walk(path):
-        for name in names:
-            _sync_file(Path(parent, name))
-        _sync_folder(Path(parent))
+    with storage_errors(path):
+        if not path.is_dir():
+            _sync_file(path)
+        for parent, _, names in os.walk(path):
+            for name in names:
+                _sync_file(Path(parent, name))
+            _sync_folder(Path(parent))
 
 
 def flush(descriptor: int) -> None:
-    """Wait until an open file is on the disk: on macOS, fsync only waits until the drive has it in its cache."""
+    """Wait until an open file is on the disk. On macOS, fsync waits for the cache of the drive only."""
     try:
         import fcntl
 
@@ -81,10 +149,12 @@ def flush(descriptor: int) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Refuse to work in a folder where another process does; the lock goes with the process."""
-    descriptor = _open_to_lock(folder)
+    """Lock a folder until the block ends or the process dies; refuse one that another process has locked."""
+    descriptor = _open_for_lock(folder)
     try:
-        if not try_lock(descriptor):
+        with storage_errors(folder, "lock"):
+            free = try_lock(descriptor)
+        if not free:
             raise DataError(f"{folder} is being written by another process: wait for it to end")
         yield
     finally:
@@ -92,22 +162,21 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def try_lock(descriptor: int, *, shared: bool = False) -> bool:
-    """Lock an open file until it is closed; False when another process has it.
+    """Lock an open file until it is closed; return False if another process has it.
 
-    shared: only against those who want it for themselves, where the system tells the difference, as Windows does not.
+    shared: allow other shared locks, where the system knows them; Windows does not. On a file system without locks,
+    every file is free; an exclusive lock then logs a warning.
     """
     try:
         _lock(descriptor, shared)
-    except OSError:
-        return False
+    except OSError as error:
+        if isinstance(error, BlockingIOError | PermissionError) or error.errno == errno.EDEADLK:
+            return False
+        if error.errno not in UNSUPPORTED:
+            raise
+        if not shared:
+            _warn_once("the file system has no locks: make sure that only one process works in a folder at a time")
     return True
-
-
-def _open_to_lock(folder: Path) -> int:
-    try:
-        return os.open(folder, os.O_RDONLY)
-    except PermissionError:  # Windows, where a folder cannot be renamed either while a file in it is open
-        return os.open(folder.with_name(f".{folder.name}.lock"), os.O_RDWR | os.O_CREAT)
 
 
 def _lock(descriptor: int, shared: bool) -> None:
@@ -121,19 +190,53 @@ def _lock(descriptor: int, shared: bool) -> None:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
 
 
+def _open_for_lock(folder: Path) -> int:
+    try:
+        return os.open(folder, os.O_RDONLY)
+    except PermissionError:  # Windows, where a folder cannot be renamed either while a file in it is open
+        return os.open(folder.with_name(f".{folder.name}.lock"), os.O_RDWR | os.O_CREAT)
+
+
 def _sync_file(path: Path) -> None:
-    with naming(path), open(path, "r+b") as file:
+    with storage_errors(path), open(path, "r+b") as file:
         flush(file.fileno())
 
 
 def _sync_folder(path: Path) -> None:
-    """Wait until the names in a folder are on the disk, where folders can be opened for that."""
-    with naming(path):
+    """Wait until the names in a folder are on the disk, where the system can do that."""
+    with storage_errors(path):
         try:
             descriptor = os.open(path, os.O_RDONLY)
         except PermissionError:  # Windows
             return
         try:
             flush(descriptor)
+        except OSError as error:
+            if error.errno not in UNSUPPORTED:
+                raise
+            _warn_once("the file system cannot flush folders: a power cut may lose the newest files")
         finally:
             os.close(descriptor)
+
+
+def _hidden(path: Path, suffix: str) -> Path:
+    return path.with_name(f".{path.name}.{secrets.token_hex(6)}.{suffix}")
+
+
+def _visible_name(path: Path) -> str:
+    """Return the name that :func:`_hidden` started from; earlier versions had nothing random in theirs."""
+    return re.sub(r"(\.[0-9a-f]{12})?\.[a-z]+$", "", path.name).removeprefix(".")
+
+
+def _discard(path: Path) -> None:
+    """Remove a file, a link or a folder, as far as that works."""
+    with contextlib.suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    logger.warning("%s", message)

@@ -20,14 +20,14 @@ def counted(value: int, noun: str) -> str:
 
 
 def number(value: float | None) -> str:
-    """Return a number with four digits, without an exponent where that is readable; a dash for none."""
+    """Return a number with four digits, without an exponent where that is readable; a dash for None and NaN."""
     if value is None or math.isnan(value):
         return "-"
     return f"{value:,.0f}" if 1e3 <= abs(value) < 1e7 else f"{value:.4g}"
 
 
 def percent(share: float) -> str:
-    """Return a share as a percentage, with a decimal where it says something: ``12 %``, ``0.4 %``."""
+    """Return a share as a percentage, with a decimal below 10 and near 100: ``12 %``, ``0.4 %``, ``99.5 %``."""
     value = 100 * share
     if math.isnan(value):
         return "-"
@@ -35,16 +35,16 @@ def percent(share: float) -> str:
 
 
 def data_size(n_bytes: float) -> str:
-    """Return a number of bytes with its unit, in powers of 1000."""
+    """Return a number of bytes with its unit, in powers of 1000: ``1.5 MB``."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
-        if abs(n_bytes) < 999.5 or unit == "TB":  # what would be written as 1000
+        if abs(n_bytes) < 999.5 or unit == "TB":  # 999.5 and above would be rounded to 1000
             break
         n_bytes /= 1000
     return f"{n_bytes:.0f} B" if unit == "B" else f"{n_bytes:.3g} {unit}"
 
 
 def duration(seconds: float) -> str:
-    """Return a time with its unit: ``0.42 s``, ``3 min 20 s``, ``2 h 05 min``."""
+    """Return a time with its unit: ``420 ms``, ``3 min 20 s``, ``2 h 05 min``."""
     if 0 < seconds < 1:
         return f"{1000 * seconds:.3g} ms"
     if seconds < 60:
@@ -77,7 +77,7 @@ class LogFormatter(logging.Formatter):
 
 
 def setting(value: Any) -> str:
-    """Return the value of a parameter: arrays by their shape, functions by their name."""
+    """Return the value of a parameter as text: arrays by their shape, functions by their name."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"array of shape {tuple(value.shape)}"
     if isinstance(value, list | tuple):

@@ -1,16 +1,16 @@
 """Errors raised by terafactor.
 
-Every error names the thing, the value received, the value needed and the way out::
+Every error message names the parameter or file, the value received, the value needed and what to do::
 
     TerafactorError
     ├── ParameterError (ValueError)        a parameter has a value that cannot work
     ├── DataError (ValueError)             the numbers, or their shape, cannot be used
-    ├── DataTypeError (TypeError)          the object is not something terafactor reads
+    ├── DataTypeError (TypeError)          terafactor does not read objects of this type
     ├── StorageError (OSError)             a file could not be read or written
-    ├── RunInterruptedError                     a run was asked to stop, and wrote a checkpoint
+    ├── RunInterruptedError                a signal stopped a run, which can be resumed
     └── MissingDependencyError (ImportError)   an optional package is not installed
 
-A fit that works but is likely not what was wanted gives a ``FitWarning`` (UserWarning).
+A fit that succeeds, but whose result is likely not what the user wants, issues a ``FitWarning`` (UserWarning).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ __all__ = [
 
 
 class TerafactorError(Exception):
-    """Base of all errors that terafactor raises on purpose."""
+    """Base class of all errors that terafactor raises on purpose."""
 
 
 class FitWarning(UserWarning):
-    """The fit worked, but its result is likely not what was wanted."""
+    """The fit succeeded, but its result is likely not what the user wants."""
 
 
 class ParameterError(TerafactorError, ValueError):
@@ -46,7 +46,7 @@ class DataError(TerafactorError, ValueError):
 
 
 class DataTypeError(TerafactorError, TypeError):
-    """The object is not something terafactor reads."""
+    """terafactor does not read objects of this type."""
 
 
 class StorageError(TerafactorError, OSError):
@@ -55,11 +55,11 @@ class StorageError(TerafactorError, OSError):
     Parameters
     ----------
     error : OSError
-        What the system said.
+        The error of the system.
     path : Path
         The file.
     action : str
-        What was tried.
+        The operation that failed: "read", "write", ...
     """
 
     def __init__(self, error: OSError, path: Path, action: str = "write") -> None:
@@ -70,20 +70,20 @@ class StorageError(TerafactorError, OSError):
 
 
 class RunInterruptedError(TerafactorError):
-    """A run was asked to stop before its end, and wrote a checkpoint to go on from."""
+    """A signal stopped a run before its end; it can be resumed from its last checkpoint."""
 
 
 class MissingDependencyError(TerafactorError, ImportError):
-    """An optional package is needed and not installed.
+    """An optional package is not installed.
 
     Parameters
     ----------
     package : str
         The package that could not be imported.
     extra : str
-        The extra of terafactor that brings it.
+        The extra of terafactor that installs it.
     purpose : str
-        What it is needed for.
+        What needs it.
     """
 
     def __init__(self, package: str, *, extra: str, purpose: str) -> None:

@@ -21,7 +21,7 @@ from terafactor.brain import BrainDictionaryLearning
 from terafactor.datasets import matched_correlation
 from terafactor.errors import DataError, DataTypeError, ParameterError
 from terafactor.solver.state_dict import StateDict
-from terafactor.training.model_file import restored
+from terafactor.training.model_file import restore_estimator
 
 OPTIONS = {"alpha": 1e-3, "reduction": 3, "batch_size": 20, "n_epochs": 10, "random_state": 0, "smoothing_fwhm": None}
 
@@ -186,9 +186,9 @@ class TestParameters:
         hostile = dataclasses.replace(artifact, state_dict=StateDict(numbers, artifact.state_dict.arrays))
         if option in ("clean_args", "made_up"):
             with pytest.raises(DataError, match=f"invalid options of a masker in the model file: {option}"):
-                restored(hostile)
+                restore_estimator(hostile)
         else:
-            assert restored(hostile).masker_.get_params()[option] in (None, True)
+            assert restore_estimator(hostile).masker_.get_params()[option] in (None, True)
 
     def test_an_unknown_parameter_is_refused_when_fitted(self, study):
         with pytest.raises(ParameterError, match="redduction is neither"):

@@ -106,7 +106,7 @@ def test_saved_maps_have_a_sidecar(atlas, tmp_path):
 @pytest.mark.parametrize("name", ["atlas.nii.gz", "atlas.json"])
 def test_maps_replace_files_only_when_asked_to(atlas, tmp_path, name):
     (tmp_path / name).write_text("mine")
-    with pytest.raises(ParameterError, match=f"{name} exists: say overwrite=True"):
+    with pytest.raises(ParameterError, match=f"{name} exists: pass overwrite=True"):
         atlas.save_maps(tmp_path / "atlas")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
     atlas.save_maps(tmp_path / "atlas", overwrite=True)

@@ -164,7 +164,9 @@ def test_resume_finds_the_data_under_another_name(scratch, X):
     assert invoke("resume", "run", "--epochs", 2, "--source", "other.npy").exit_code == 0
     assert invoke("resume", "run", "--epochs", 3).exit_code == 0  # the run remembers
     np.save(scratch / "other.npy", X + 1)
-    with pytest.raises(DataError, match=r"the data of run changed: fingerprint .*names that they had.*start a new run"):
+    with pytest.raises(
+        DataError, match=r"the data of run changed: fingerprint .*under their old names.*start a new run"
+    ):
         invoke("resume", "run", "--epochs", 4)
 
 
@@ -174,7 +176,7 @@ def test_resume_to_fewer_epochs_than_done_is_rejected_and_changes_nothing(scratc
     capsys.readouterr()
     assert run_main(monkeypatch, "resume", "run", "--epochs", 1) == 2
     errors = capsys.readouterr().err
-    assert "run is at 3 passes already, n_epochs asks for 1" in errors
+    assert "n_epochs must be at least 3, the passes done in run, got 1" in errors
     assert "done:" not in errors
     assert [path.name for path, content in kept.items() if path.read_bytes() != content] == []
     assert invoke("resume", "run").exit_code == 0  # nothing left to do

@@ -181,7 +181,7 @@ def test_stop_during_trials_learns_nothing_and_the_run_can_start_again(planted, 
     estimator = auto()
     before = dict(vars(estimator))
     signal_at_trial(signal.SIGTERM)
-    with pytest.raises(RunInterruptedError, match="stopped by SIGTERM before the first step; to go on, give the same"):
+    with pytest.raises(RunInterruptedError, match="stopped by SIGTERM before the first step: run the same"):
         train(estimator, planted, tmp_path / "run")
     assert vars(estimator) == before
     assert train(estimator, planted, tmp_path / "run").reduction_path_

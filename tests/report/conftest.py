@@ -6,5 +6,5 @@ from terafactor.testing import make_report_context
 
 
 @pytest.fixture(name="context")
-def story_of_pictures():
+def context_of_pictures():
     return make_report_context()

@@ -1,4 +1,4 @@
-"""Warnings appear when they should, say what to do, and only then."""
+"""Notices appear when they should and only then, and say what to do."""
 
 import re
 from dataclasses import replace
@@ -13,10 +13,10 @@ from terafactor.testing import make_history, make_report_context, make_sample
 
 
 def orthogonal(**changes):
-    """Return a context that there is nothing to say about."""
+    """Return a context without notices."""
     components = np.eye(6, 30)
-    settled = [Evaluation(i, 10 * i, i, i, 1.0, 5.0 + 1e-4 / i, 1.0, 1, 0) for i in range(1, 20)]
-    found = {"components": components, "sample": make_sample(components, density=0.8), "history": settled}
+    converged = [Evaluation(i, 10 * i, i, i, 1.0, 5.0 + 1e-4 / i, 1.0, 1, 0) for i in range(1, 20)]
+    found = {"components": components, "sample": make_sample(components, density=0.8), "history": converged}
     return make_report_context(**(found | changes))
 
 
@@ -24,7 +24,7 @@ def texts(context):
     return [f"{notice.what} {notice.remedy}" for notice in notices(context)]
 
 
-def test_nothing_to_say_about_a_good_run():
+def test_a_good_run_has_no_notices():
     assert texts(orthogonal()) == []
 
 
@@ -35,26 +35,26 @@ def unused():
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "pattern"),
     [
-        ({"stopped_by": "max_time", "parameters": {"max_time": 60}}, "time was up.*60.*[Rr]aise max_time"),
+        ({"stopped_by": "max_time", "parameters": {"max_time": 60}}, "time limit.*max_time=60 s.*larger max_time"),
         ({"stopped_by": "interrupt"}, "interrupted.*resume"),
         ({"stopped_by": "SIGTERM"}, "stopped by SIGTERM"),
         ({"stopped_by": "callback"}, "callback stopped"),
-        ({"sample": unused(), "parameters": {"alpha": 3.0}}, r"20 rows.*uses 1 of the 6 atoms.*alpha \(now 3\)"),
+        ({"sample": unused(), "parameters": {"alpha": 3.0}}, r"sample of 20 uses 1 of the 6 atoms.*alpha \(now 3\)"),
         ({"sample": RowSample(np.zeros((5, 6)), np.zeros(5))}, "All codes are zero.*Lower alpha"),
         ({"history": make_history(4), "parameters": {"n_epochs": 2}}, r"Not converged.*%.*n_epochs \(now 2\)"),
         ({"feature_visits": 3.2, "parameters": {"statistics": "auto"}}, "3.2 steps.*30.*full"),
         ({"feature_visits": 3.2, "parameters": {"reduction": 8}}, r"3.2 steps.*30.*lower reduction or batch_size\.$"),
         ({"n_unseen_features": 1234}, "no step has seen: 1,234"),
-        ({"components": np.vstack([np.eye(6, 30)[:5], np.eye(1, 30)])}, "nearly copies.*: 1.*n_components"),
+        ({"components": np.vstack([np.eye(6, 30)[:5], np.eye(1, 30)])}, "nearly duplicate.*: 1.*n_components"),
         ({"components": np.full((6, 30), np.nan)}, "NaN"),
         ({"warnings": ["The scanner was off."]}, "The scanner was off."),
     ],
 )
-def test_each_warning_names_the_fault_and_the_way_out(changes, words):
+def test_each_notice_names_the_fault_and_the_remedy(changes, pattern):
     (text,) = texts(orthogonal(**changes))
-    assert re.search(words, text), text
+    assert re.search(pattern, text), text
 
 
 @pytest.mark.parametrize("errors", [[0.0, 0.0, 0.0, 0.0], [0.8, 0.5, 0.2, 0.0]])
@@ -78,7 +78,7 @@ def test_only_parameters_that_are_set_are_to_be_changed():
 
 
 def flat(seed, n_lines):
-    """Return a history that goes nowhere, with noise of 2 %."""
+    """Return a constant history with noise of 2 %."""
     values = 5 + 0.1 * np.random.default_rng(seed).standard_normal(n_lines)
     return [Evaluation(i, 10 * i, i, i, 1.0, value, 1.0, 1, 0) for i, value in enumerate(values, start=1)]
 

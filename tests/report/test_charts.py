@@ -72,13 +72,13 @@ def test_histogram_counts_all_values_once():
     assert series["names"][0] == "0 to 0.25"
 
 
-def test_grey_has_zero_in_the_middle():
-    picture = pictures.grey(np.array([-2.0, 0.0, 2.0, np.nan]).reshape(1, 2, 2, 1))
+def test_gray_maps_zero_to_the_middle():
+    picture = pictures.gray(np.array([-2.0, 0.0, 2.0, np.nan]).reshape(1, 2, 2, 1))
     assert picture.ravel().tolist() == [0, 127, 255, 127]
-    assert pictures.grey(np.zeros((1, 2, 2, 1))).tolist() == np.full((1, 2, 2, 1), 127).tolist()
+    assert pictures.gray(np.zeros((1, 2, 2, 1))).tolist() == np.full((1, 2, 2, 1), 127).tolist()
 
 
-def test_signed_colours_tell_signs_apart_and_leave_zero_out():
+def test_signed_colors_differ_by_sign_and_leave_zero_out():
     shown = pictures.signed(np.array([[-1.0, 0.0, 0.5, 9.0]]), scale=1.0)[0]
     assert tuple(shown[0]) == (*pictures.BLUE, 255)
     assert shown[1, 3] == 0

@@ -17,12 +17,12 @@ def with_parameters(*parameters, **common):
     return runs(*({"parameters": values} for values in parameters), **common)
 
 
-def test_runs_that_solve_one_problem_on_the_same_data_compare():
+def test_runs_of_one_problem_on_the_same_data_are_comparable():
     same = with_parameters({"alpha": 1, "reduction": 1}, {"alpha": 1.0, "reduction": 8}, fingerprint="a")
     assert differences(same) == ""
     page = render(same)
     assert "lower is better" in page
-    assert "do not compare" not in page
+    assert "not comparable" not in page
 
 
 @pytest.mark.parametrize(
@@ -38,15 +38,15 @@ def test_runs_that_solve_one_problem_on_the_same_data_compare():
         ),
     ],
 )
-def test_the_page_says_what_keeps_runs_from_being_compared(compared, words):
+def test_the_page_says_why_runs_are_not_comparable(compared, words):
     assert differences(compared).startswith(words)
     page = render(compared)
     assert "lower is better" not in page
-    assert page.count("differ in " + words) == 2  # beside the table, and above the chart
-    assert page.count("do not compare") == 2
+    assert page.count("differ in " + words) == 2  # above the table, and above the chart
+    assert page.count("not comparable") == 2
 
 
-def test_errors_of_predictions_compare_whatever_is_minimised():
+def test_prediction_errors_are_comparable_whatever_is_minimized():
     strengths = {"alpha": 0.5}, {"alpha": 2.0}
     assert differences(with_parameters(*strengths, objective_is_error=True)) == ""
     surrogates = with_parameters(*strengths, objective_is_error=True, history=make_history(held_out=False))

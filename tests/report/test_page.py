@@ -57,7 +57,7 @@ def test_scripts_of_the_page_are_the_only_ones_that_its_policy_allows(context):
     assert "http" not in policy
 
 
-def test_the_page_carries_the_licence_of_what_it_copies(context):
+def test_the_page_carries_the_license_of_what_it_copies(context):
     page = render([context])
     assert re.search(r"<!-- [^>]*uPlot\. The MIT License", page)
     assert "Leon Sorokin" in page
@@ -100,11 +100,16 @@ def test_only_a_running_page_refreshes(context):
 
 
 @pytest.mark.parametrize(
-    ("stopped_by", "words"),
-    [("n_epochs", "finished"), ("tol", "settled"), ("max_time", "time was up"), ("SIGINT", "stopped by SIGINT")],
+    ("stopped_by", "text"),
+    [
+        ("n_epochs", "finished"),
+        ("tol", "converged"),
+        ("max_time", "time limit reached"),
+        ("SIGINT", "stopped by SIGINT"),
+    ],
 )
-def test_state_is_told_in_words(context, stopped_by, words):
-    assert re.search(rf'class="badge done">[^<]*{words}', render([replace(context, stopped_by=stopped_by)]))
+def test_the_page_shows_the_state(context, stopped_by, text):
+    assert re.search(rf'class="badge done">[^<]*{text}', render([replace(context, stopped_by=stopped_by)]))
 
 
 def test_no_run_is_refused():

@@ -126,11 +126,11 @@ def test_each_run_is_drawn_by_its_own_panel():
     assert "<p>b by model of b</p>" in page
 
 
-def test_sparse_atoms_tell_how_full_they_are():
+def test_sparse_atoms_show_their_density():
     components = np.eye(4, 30)
     drawn = UsagePanel().draw(make_report_context(components=components, sample=None))
     assert "97 % of the entries of the atoms are zero" in drawn
-    assert "Entries of each atom that are not zero" in drawn
+    assert "Nonzero entries of each atom" in drawn
 
 
 def test_plain_text_of_a_panel_is_escaped():
@@ -155,7 +155,7 @@ def test_progress_of_a_run_that_has_been_evaluated_once():
     first, *later = make_history(5)
     begun = make_report_context(history=[first, *(replace(line, objective=None) for line in later)], stopped_by=None)
     drawn = ProgressPanel().draw(begun)
-    assert "known once so far" in drawn
+    assert "one evaluation of the held-out objective so far" in drawn
     assert drawn.count("<figure") == 3  # what is known at every line
 
 
@@ -195,7 +195,7 @@ def test_names_of_figures_keep_their_capitals():
     assert "RMSE on held-out ratings: from" in drawn
 
 
-def test_the_order_of_correlated_atoms_is_told():
+def test_correlation_states_the_order_of_atoms():
     context = make_report_context()
     assert "the most used first." in CorrelationPanel().draw(context)
-    assert "as they are numbered." in CorrelationPanel().draw(replace(context, sample=None))
+    assert "by number." in CorrelationPanel().draw(replace(context, sample=None))

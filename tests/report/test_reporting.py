@@ -68,7 +68,7 @@ def test_patches_are_pictures_and_a_clone_forgets_them(tmp_path):
     assert estimator.geometry_ is None
 
 
-def test_geometry_can_be_told(X, tmp_path):
+def test_geometry_can_be_passed(X, tmp_path):
     assert 'class="sprites"' in page_of(fitted(X), tmp_path, X, geometry=(4, 6))
     with pytest.raises(ParameterError, match="24 entries"):
         fitted(X).report(tmp_path / "other.html", X, geometry=(5, 5))
@@ -92,7 +92,7 @@ def test_missing_values_stay_out_of_what_is_explained(X, tmp_path, missing):
     assert "Reconstruction of rows" in headings(page_of(estimator, tmp_path, data))
 
 
-def test_what_auto_chose_is_told(X):
+def test_the_choice_of_auto_is_shown(X):
     assert fitted(X, reduction=2)._report_context().parameters["statistics"] == "full"
 
 
@@ -102,7 +102,7 @@ def test_visits_count_steps_of_masked_statistics(X):
     assert fitted(X)._report_context().feature_visits is None
 
 
-def test_the_page_tells_the_reduction_that_auto_chose(X, tmp_path):
+def test_the_page_shows_the_reduction_that_auto_chose(X, tmp_path):
     estimator = fitted(X, reduction="auto", statistics="masked")
     assert estimator._report_context().parameters["reduction"] == estimator.reduction_
     assert "Progress" in headings(page_of(estimator, tmp_path, X))

@@ -1,4 +1,4 @@
-"""The report of a run directory: while the run goes on, at its end, and made anew."""
+"""The report of a run directory: during the run, at its end, and written again."""
 
 import json
 import logging
@@ -24,9 +24,9 @@ from terafactor.errors import DataError
 from terafactor.report.comparison import differences
 from terafactor.report.markup import _environment, _template
 from terafactor.runs import RunDirectory
-from terafactor.runs import presenter as presenter_module
-from terafactor.runs.presenter import Presenter
-from terafactor.training.run_report import context_of_run
+from terafactor.runs import report_writer as report_writer_module
+from terafactor.runs.report_writer import ReportWriter
+from terafactor.training.run_report import read_context
 
 STEPS = CheckpointPolicy(seconds=None, steps=3)
 EVERY_STEP = CheckpointPolicy(seconds=None, steps=1)
@@ -69,15 +69,15 @@ def test_a_finished_run_has_its_report(run):
     assert "rows.npy" in page
 
 
-def test_the_report_made_anew_is_the_same(run):
+def test_the_report_written_again_is_the_same(run):
     live = text(run / "report.html")
     (run / "report.html").unlink()
     assert report_runs(run) == run / "report.html"
     assert without_time(text(run / "report.html")) == without_time(live)
 
 
-def test_the_report_is_written_while_the_run_goes_on(matrix, tmp_path, monkeypatch):
-    monkeypatch.setattr(presenter_module, "SHARE", 1e9)
+def test_the_report_is_written_during_the_run(matrix, tmp_path, monkeypatch):
+    monkeypatch.setattr(report_writer_module, "SHARE", 1e9)
     seen = []
 
     def look(snapshot):
@@ -94,7 +94,7 @@ def test_the_report_is_written_while_the_run_goes_on(matrix, tmp_path, monkeypat
 
 def test_looking_at_a_run_does_not_change_it(matrix, tmp_path, monkeypatch):
     train(estimator(n_epochs=2, reduction=3), matrix, tmp_path / "a", holdout=20)
-    monkeypatch.setattr(presenter_module, "SHARE", 1e9)
+    monkeypatch.setattr(report_writer_module, "SHARE", 1e9)
     train(estimator(n_epochs=2, reduction=3), matrix, tmp_path / "b", holdout=20, checkpoints=EVERY_STEP)
     np.testing.assert_array_equal(load_model(tmp_path / "a").components_, load_model(tmp_path / "b").components_)
 
@@ -118,38 +118,36 @@ def test_a_run_before_its_first_checkpoint(run):
     for name in ("checkpoints", "model"):
         (run / name).rename(run / f"{name}.gone")
     with RunDirectory(run).locked():
-        context = context_of_run(run)
+        context = read_context(run)
     assert context.components is None
     assert context.running
     assert len(context.history) > 3
 
 
-def test_data_that_is_gone_or_other_is_told(run, matrix):
+def test_the_page_says_that_data_is_missing_or_changed(run, matrix):
     np.save(matrix, np.load(matrix) + 1)
     page = text(report_runs(run))
     assert "could not be read again" in page
-    assert "other data than the run learned from" in page
+    assert "it is not the data that the run learned from" in page
     matrix.unlink()
     assert "does not exist" in text(report_runs(run))
     assert "<h2>Atoms</h2>" in text(report_runs(run))
 
 
-def test_what_is_missing_in_a_report_made_anew_is_said_on_the_terminal(run, matrix, caplog):
+def test_the_log_says_what_a_report_lacks(run, matrix, caplog):
     with caplog.at_level(logging.WARNING, "terafactor"):
         report_runs(run)
         assert caplog.text == ""
         matrix.unlink()
         report_runs(run)
     (record,) = caplog.records
-    assert re.search(
-        r"neither use nor reconstruction of rows is shown: .*rows\.npy does not exist", record.getMessage()
-    )
+    assert re.search(r"neither use nor reconstruction of rows: .*rows\.npy does not exist", record.getMessage())
 
 
-def test_data_in_memory_is_told(X, tmp_path):
+def test_the_page_says_that_data_was_in_memory(X, tmp_path):
     train(estimator(), X, tmp_path / "run", holdout=20)
     assert "<h2>Reconstruction of rows</h2>" in text(tmp_path / "run" / "report.html")
-    assert "was in memory" in text(report_runs(tmp_path / "run"))
+    assert "was an array in memory" in text(report_runs(tmp_path / "run"))
 
 
 def test_geometry_and_end_survive_in_the_model(tmp_path):
@@ -160,7 +158,7 @@ def test_geometry_and_end_survive_in_the_model(tmp_path):
     assert model.stopped_by_ == "tol"
     page = text(report_runs(tmp_path / "run"))
     assert 'class="sprites"' in page
-    assert state_of(page) == "finished: settled"
+    assert state_of(page) == "finished: converged"
 
 
 def test_several_runs_on_the_same_axes(matrix, tmp_path, monkeypatch):
@@ -175,11 +173,11 @@ def test_several_runs_on_the_same_axes(matrix, tmp_path, monkeypatch):
     assert len(chart["x"]) == 3
 
 
-def test_runs_on_other_data_or_with_another_alpha_do_not_compare(matrix, X, tmp_path):
+def test_runs_on_other_data_or_with_another_alpha_are_not_comparable(matrix, X, tmp_path):
     train(estimator(), matrix, tmp_path / "a", holdout=20)
     train(estimator().set_params(alpha=2.0), X[:80], tmp_path / "b", holdout=20)
     page = text(report_runs(tmp_path / "a", tmp_path / "b", path=tmp_path / "both.html"))
-    assert "These runs differ in alpha (0.5, 2) and data" in page
+    assert "These runs are not comparable: they differ in alpha (0.5, 2) and data" in page
 
 
 def test_a_run_without_a_checkpoint_has_the_parameters_of_one_with_it(matrix, tmp_path):
@@ -187,7 +185,7 @@ def test_a_run_without_a_checkpoint_has_the_parameters_of_one_with_it(matrix, tm
         train(estimator(penalty=ElasticNet(0.5)), matrix, tmp_path / name, holdout=20)
     for name in ("checkpoints", "model"):
         (tmp_path / "b" / name).rename(tmp_path / "b" / f"{name}.gone")
-    assert differences([context_of_run(tmp_path / name) for name in "ab"]) == ""
+    assert differences([read_context(tmp_path / name) for name in "ab"]) == ""
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path):
@@ -217,7 +215,7 @@ def test_a_run_without_the_extra_says_how_to_get_it(matrix, tmp_path, monkeypatc
 
 
 class Clock:
-    """Time that passes when it is told to."""
+    """A clock that tests set."""
 
     def __init__(self):
         self.now = 0.0
@@ -232,38 +230,38 @@ class Moment:
 
 
 @pytest.fixture(name="showing")
-def presenter_of_given_cost(monkeypatch):
-    """Return what makes a presenter that takes some seconds each time, with its clock and the times of showing."""
+def writer_of_given_cost(monkeypatch):
+    """Return what makes a writer that takes some seconds each time, with its clock and the times of showing."""
 
     def make(seconds, is_due):
         clock, times = Clock(), []
-        monkeypatch.setattr(presenter_module, "time", clock)
+        monkeypatch.setattr(report_writer_module, "time", clock)
 
         def show(atoms):
             times.append(clock.now)
             clock.now += seconds
 
-        return Presenter(show, lambda snapshot: is_due(clock.now)), clock, times
+        return ReportWriter(show, lambda snapshot: is_due(clock.now)), clock, times
 
     return make
 
 
 def test_showing_a_run_keeps_within_its_share(showing):
-    presenter, clock, times = showing(2.0, lambda now: True)
+    writer, clock, times = showing(2.0, lambda now: True)
     while clock.now < 4000:
         clock.now += 0.5
-        presenter(Moment())
-    assert presenter.seconds_spent <= 0.01 * clock.now
+        writer(Moment())
+    assert writer.seconds_spent <= 0.01 * clock.now
     assert len(times) >= 15
 
 
 def test_a_run_with_a_checkpoint_a_minute_is_shown_at_each(showing):
-    presenter, clock, times = showing(0.3, lambda now: now % 60 == 0)
+    writer, clock, times = showing(0.3, lambda now: now % 60 == 0)
     for minute in range(20):
         clock.now = 60.0 * minute + 30
-        presenter(Moment())
+        writer(Moment())
         clock.now = 60.0 * (minute + 1)
-        presenter(Moment())
+        writer(Moment())
     assert times == [60.0 * minute for minute in range(1, 21)]
 
 

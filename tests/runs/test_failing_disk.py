@@ -1,4 +1,4 @@
-"""An error at any file operation of a run: it is told with the file's name, and an older checkpoint always loads."""
+"""An error at any file operation of a run: it names the file, and an older checkpoint always loads."""
 
 import builtins
 import contextlib
@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import safetensors.numpy
+from tests.runs.test_durable import without_locks_and_folder_sync
 from tests.runs.test_train import files
 
 from terafactor import CheckpointPolicy, MaskedDictionaryLearning, train
@@ -54,9 +55,18 @@ class FailingDisk:
         file = self._open(place, mode, *arguments, **options)
         return file if mode.startswith("r") else FailingFile(file, place, self)
 
+    def fsync(self, descriptor):
+        self.check(os.readlink(f"/proc/self/fd/{descriptor}"))
+        self._fsync(descriptor)
+
     @contextlib.contextmanager
-    def installed(self):
+    def installed(self, *, all_calls: bool = False):
         with pytest.MonkeyPatch.context() as patch:
+            if all_calls:
+                self._fsync = os.fsync
+                patch.setattr(os, "fsync", self.fsync)
+                for name in ("listdir", "scandir", "stat", "lstat", "unlink", "rmdir", "mkdir"):
+                    patch.setattr(os, name, self.guard(getattr(os, name)))
             self._open = builtins.open
             patch.setattr(builtins, "open", self.open)
             for name in ("open", "rename", "replace"):
@@ -110,20 +120,37 @@ def test_an_error_at_every_file_operation(undisturbed, tmp_path):
     X, expected, n_operations = undisturbed
     assert n_operations > 40
     kinds = itertools.cycle([(number, short) for number in KINDS.values() for short in (False, True)])
-    told = 0
+    reported = 0
     for place, (number, short) in zip(range(n_operations), kinds, strict=False):
         folder = tmp_path / f"run{place}"
         with FailingDisk(folder, place, number, short=short).installed():
             error = error_of(X, folder)
         if error is not None:
-            told += 1
+            reported += 1
             assert isinstance(error, StorageError), (place, error)
             assert str(folder) in str(error), (place, error)
         if checkpoints(folder / "checkpoints"):
             assert newest(folder / "checkpoints") is not None
         train(estimator(), X, folder, resume=RunDirectory(folder).is_run, checkpoints=POLICY)
         assert files(folder) == expected
-    assert told > 0.8 * n_operations
+    assert reported > 0.8 * n_operations
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs the names of open files")
+def test_an_error_at_system_calls_on_a_disk_without_locks_and_folder_sync(undisturbed, tmp_path, monkeypatch):
+    X, expected, _ = undisturbed
+    without_locks_and_folder_sync(monkeypatch, errno.EINVAL)
+    with FailingDisk(tmp_path / "run").installed(all_calls=True) as disk:
+        train(estimator(), X, tmp_path / "run", checkpoints=POLICY)
+    assert files(tmp_path / "run") == expected
+    assert disk.count > 150
+    for place in range(0, disk.count, 1 if "TERAFACTOR_FUZZ" in os.environ else 8):
+        folder = tmp_path / f"run{place}"
+        with FailingDisk(folder, place).installed(all_calls=True):
+            error = error_of(X, folder)
+        assert error is None or (isinstance(error, StorageError) and str(folder) in str(error)), (place, error)
+        train(estimator(), X, folder, resume=RunDirectory(folder).is_run, checkpoints=POLICY)
+        assert files(folder) == expected
 
 
 def error_of(X, folder):

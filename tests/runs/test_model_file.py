@@ -78,9 +78,9 @@ def test_export_is_plain_arrays(X, tmp_path):
         model.export(tmp_path / "model.txt")
 
 
-def test_export_replaces_a_file_only_when_asked_to(X, tmp_path):
+def test_export_replaces_a_file_only_with_overwrite(X, tmp_path):
     (tmp_path / "model.npz").write_text("mine")
-    with pytest.raises(ParameterError, match=r"model\.npz exists: say overwrite=True"):
+    with pytest.raises(ParameterError, match=r"model\.npz exists: pass overwrite=True"):
         fitted(X).export(tmp_path / "model.npz")
     assert (tmp_path / "model.npz").read_text() == "mine"
     fitted(X).export(tmp_path / "model.npz", overwrite=True)
@@ -132,3 +132,12 @@ def test_every_format_version_still_loads(folder):
     X = np.arange(40.0).reshape(8, 5) % 7
     expected = np.loadtxt(folder / "codes.txt")
     np.testing.assert_allclose(load_model(folder / "model").transform(X), expected, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_atoms_that_are_not_finite_are_refused(X, tmp_path, bad):
+    model = fitted(X)
+    model._state.dictionary[1, 2] = bad
+    model.save(tmp_path / "model")
+    with pytest.raises(DataError, match="array 'dictionary' of the file has NaN or infinity"):
+        load_model(tmp_path / "model")

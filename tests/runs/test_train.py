@@ -46,7 +46,7 @@ def die_at(step):
 
 
 def interrupted_run(X, folder, step, **parameters):
-    """Start a run that dies without a word after ``step`` steps."""
+    """Start a run that dies after ``step`` steps."""
     with pytest.raises(KilledError):
         train(estimator(callbacks=[die_at(step)], **parameters), X, folder, checkpoints=STEPS)
 
@@ -91,7 +91,7 @@ def test_a_resumed_run_ends_at_the_same_bits(X, tmp_path, parameters, step):
     assert seconds == sorted(seconds)
 
 
-def test_a_run_killed_once_it_has_settled_ends_there(X, tmp_path):
+def test_a_run_killed_after_convergence_ends_there(X, tmp_path):
     parameters = {"n_epochs": 1000, "tol": 0.05}
     whole = train(estimator(**parameters), X, tmp_path / "whole", checkpoints=STEPS)
     assert whole.stopped_by_ == "tol"
@@ -101,11 +101,11 @@ def test_a_run_killed_once_it_has_settled_ends_there(X, tmp_path):
         assert files(tmp_path / f"{step}") == files(tmp_path / "whole")
 
 
-def test_a_run_that_has_settled_goes_on_without_a_tolerance(X, tmp_path):
-    settled = train(estimator(n_epochs=1000, tol=0.05), X, tmp_path, checkpoints=STEPS)
-    n_epochs = settled.n_steps_ // 9 + 2  # nine steps a pass
+def test_a_run_that_converged_continues_without_a_tolerance(X, tmp_path):
+    converged = train(estimator(n_epochs=1000, tol=0.05), X, tmp_path, checkpoints=STEPS)
+    n_epochs = converged.n_steps_ // 9 + 2  # nine steps a pass
     again = train(estimator(n_epochs=n_epochs, tol=0.05), X, tmp_path, resume=True, checkpoints=STEPS)
-    assert (again.stopped_by_, again.n_steps_) == ("tol", settled.n_steps_)
+    assert (again.stopped_by_, again.n_steps_) == ("tol", converged.n_steps_)
     further = train(estimator(n_epochs=n_epochs, tol=0.0), X, tmp_path, resume=True, checkpoints=STEPS)
     assert further.stopped_by_ == "n_epochs"
     whole = train(estimator(n_epochs=n_epochs, tol=0.0), X, tmp_path / "whole", checkpoints=STEPS)
@@ -150,7 +150,7 @@ def test_the_directory_has_what_it_promises(X, tmp_path):
     np.testing.assert_array_equal(again.components_, model.components_)
 
 
-def test_two_checkpoints_stay_and_every_so_many_by_wish(X, tmp_path):
+def test_the_newest_two_checkpoints_are_kept_and_more_by_keep_every(X, tmp_path):
     train(estimator(), X, tmp_path / "two", checkpoints=STEPS)
     assert [path.name for path in checkpoints(tmp_path / "two" / "checkpoints")] == ["step-000000024", "step-000000027"]
     train(estimator(), X, tmp_path / "more", checkpoints=CheckpointPolicy(None, 3, keep=1, keep_every=4))
@@ -161,17 +161,17 @@ def test_two_checkpoints_stay_and_every_so_many_by_wish(X, tmp_path):
 @pytest.mark.parametrize(
     ("policy", "kept"), [((7, 2), [15, 30, 45, 60]), ((5, 3), [15, 30, 45, 60]), ((1, 28), [30, 60])]
 )
-def test_every_so_many_checkpoints_stay_where_steps_pass_the_multiples(tmp_path, policy, kept):
+def test_keep_every_keeps_the_first_checkpoint_past_each_multiple(tmp_path, policy, kept):
     nothing = Artifact("kind", {}, StateDict({}, {"values": np.zeros(1)}))
-    for last in (30, 60):  # the second goes on with what the first left
+    for last in (30, 60):  # the second resumes the first
         checkpointer = Checkpointer(tmp_path, CheckpointPolicy(None, policy[0], 1, policy[1]), lambda _: nothing, print)
         for step in range(last - 25, last + 1, 5):
             checkpointer.write(step, nothing.state_dict)
     assert [step_of(path) for path in checkpoints(tmp_path)] == kept
 
 
-def test_keeping_every_so_many_without_steps_is_refused():
-    with pytest.raises(ParameterError, match="got 4 without steps: say steps"):
+def test_keep_every_without_steps_is_refused():
+    with pytest.raises(ParameterError, match="got 4 without steps: pass steps"):
         CheckpointPolicy(keep_every=4)
 
 
@@ -200,24 +200,24 @@ def test_a_new_run_does_not_touch_an_old_one(X, tmp_path):
     assert files(tmp_path / "run") == before
 
 
-def test_more_epochs_go_on_where_the_run_ended(X, tmp_path):
+def test_more_epochs_continue_where_the_run_ended(X, tmp_path):
     train(estimator(n_epochs=1), X, tmp_path / "run")
     train(estimator(n_epochs=3), X, tmp_path / "run", resume=True)
     train(estimator(n_epochs=3), X, tmp_path / "whole")
     assert files(tmp_path / "run") == files(tmp_path / "whole")
 
 
-def test_a_run_interrupted_on_its_way_to_more_epochs_is_unfinished(X, tmp_path, caplog):
+def test_a_run_interrupted_after_a_resume_is_unfinished(X, tmp_path, caplog):
     done = train(estimator(n_epochs=1), X, tmp_path / "run", checkpoints=STEPS)
     run = RunDirectory(tmp_path / "run")
     assert run.latest() == (run.model, True)
     load_model(run.path)
-    assert "went on" not in caplog.text
+    assert "was resumed" not in caplog.text
     with pytest.raises(KilledError):
         train(estimator(callbacks=[die_at(20)]), X, run.path, resume=True, checkpoints=STEPS)
     assert run.latest() == (run.checkpoints / "step-000000018", False)
     np.testing.assert_array_equal(load_model(run.path).components_, done.components_)
-    assert "went on after this model was written" in caplog.text
+    assert "was resumed after this model was written" in caplog.text
     assert "step-000000018" in caplog.text
     assert "unfinished" in describe(str(run.path))["run"]["state"]
     with run.locked():
@@ -262,13 +262,13 @@ def test_resuming_nothing_is_refused(X, tmp_path):
         train(estimator(), X, tmp_path / "run", resume=True)
 
 
-def test_a_damaged_checkpoint_is_passed_over(X, tmp_path, caplog):
+def test_a_damaged_checkpoint_is_skipped(X, tmp_path, caplog):
     train(estimator(), X, tmp_path / "whole", checkpoints=STEPS)
     interrupted_run(X, tmp_path / "run", 20)
     newest_one = checkpoints(tmp_path / "run" / "checkpoints")[-1]
     (newest_one / "arrays.safetensors").write_bytes(b"junk")
     train(estimator(), X, tmp_path / "run", resume=True, checkpoints=STEPS)
-    assert "passing over a checkpoint" in caplog.text
+    assert "skipping a damaged checkpoint" in caplog.text
     assert files(tmp_path / "run") == files(tmp_path / "whole")
 
 
@@ -276,7 +276,7 @@ def test_when_all_checkpoints_are_damaged_it_says_so(X, tmp_path):
     interrupted_run(X, tmp_path / "run", 20)
     for place in checkpoints(tmp_path / "run" / "checkpoints"):
         (place / "manifest.json").write_text("{}")
-    with pytest.raises(DataError, match="none of the 2 checkpoints"):
+    with pytest.raises(DataError, match=r"all checkpoints in .* are damaged \(2\)"):
         train(estimator(), X, tmp_path / "run", resume=True)
 
 
@@ -306,7 +306,7 @@ def test_a_signal_while_data_is_prepared_stops_at_once(X, tmp_path, name):
     class Packing(DictionaryTask):
         def open_data(self, X):
             os.kill(os.getpid(), getattr(signal, name))
-            raise AssertionError("it went on")
+            raise AssertionError("the signal did not stop it")
 
     class PackingEstimator(MaskedDictionaryLearning):
         def _task(self):
@@ -367,8 +367,8 @@ def test_held_out_rows_are_never_learned_from(X, tmp_path):
     read = source.read
     source.read = lambda rows, columns=None: seen.append(np.array(rows)) or read(rows, columns)
     task = estimator()._task()
-    data, held_out, told = task.hold_out(source, 30, seed=5)
-    assert (data.shape, held_out.shape, told["rows"]) == ((60, 24), (30, 24), 30)
+    data, held_out, chosen = task.hold_out(source, 30, seed=5)
+    assert (data.shape, held_out.shape, chosen["rows"]) == ((60, 24), (30, 24), 30)
     task.prepare(data, Start(seed=0))
     task.learn(data, [])
     assert set(np.concatenate(seen)) == set(range(90)) - set(held_out.rows)
@@ -381,18 +381,18 @@ def test_amounts_to_hold_out(X, tmp_path):
     for amount in (-1, 90, 1.5, "many", True, "1 records"):
         with pytest.raises(ParameterError, match="holdout must be"):
             estimator()._task().hold_out(source, amount, 0)
-    told = estimator()._task().hold_out(source, 7, 0)[2]
-    assert estimator()._task().hold_out(source, told, 0)[2] == told
+    chosen = estimator()._task().hold_out(source, 7, 0)[2]
+    assert estimator()._task().hold_out(source, chosen, 0)[2] == chosen
     with pytest.raises(DataError, match="cannot reproduce the choice of held-out rows"):
-        estimator()._task().hold_out(source, told, 1)
+        estimator()._task().hold_out(source, chosen, 1)
 
 
 @pytest.mark.parametrize("amount", [np.int64(20), np.float32(0.29)])
 def test_an_amount_to_hold_out_may_be_a_number_of_numpy(X, tmp_path, amount):
     train(estimator(), X, tmp_path / "run", holdout=amount)
-    told = RunDirectory(tmp_path / "run").config()["holdout"]
-    assert told["amount"] == amount
-    assert estimator()._task().hold_out(ArraySource(X), told, 0)[2] == told
+    chosen = RunDirectory(tmp_path / "run").config()["holdout"]
+    assert chosen["amount"] == amount
+    assert estimator()._task().hold_out(ArraySource(X), chosen, 0)[2] == chosen
 
 
 def test_whole_blocks_and_records_are_held_out(X, tmp_path):
@@ -416,7 +416,8 @@ def test_a_run_that_holds_nothing_out_says_so_and_why(X, tmp_path):
     train(estimator(), tmp_path / "X.npy", tmp_path / "run")
     log = (tmp_path / "run" / "log.txt").read_text()
     assert log.count("no rows are held out: the 90 rows form one block") == 1
-    assert "held-out objective none, stopped by n_epochs" in log
+    assert "held-out objective" not in log
+    assert "end: all passes over the data are done (n_epochs)" in log
 
 
 def test_a_fit_inside_an_abandoned_directory_starts(X, tmp_path):

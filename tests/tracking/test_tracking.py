@@ -83,7 +83,7 @@ def test_mlflow_gets_every_line_of_the_history(X, mlflow):
     assert set(last) == {f"brain/{name}" for name in figures(estimator.history_[-1])}
 
 
-def test_a_run_tells_its_callbacks_too(X, mlflow, tmp_path):
+def test_a_run_notifies_its_callbacks(X, mlflow, tmp_path):
     given, own = MLflowCallback(), MLflowCallback(prefix="own/")
     estimator = MaskedDictionaryLearning(4, random_state=0, batch_size=10, callbacks=[own])
     train(estimator, X, tmp_path / "run", holdout=20, callbacks=[given])
@@ -91,7 +91,7 @@ def test_a_run_tells_its_callbacks_too(X, mlflow, tmp_path):
     assert names.count("n_samples") == names.count("own/n_samples") == len(estimator.history_)
 
 
-def test_without_held_out_rows_lines_are_made_now_and_then(X, mlflow):
+def test_without_held_out_rows_evaluations_are_made_at_an_interval(X, mlflow):
     MaskedDictionaryLearning(4, batch_size=10, n_epochs=1, callbacks=[MLflowCallback(interval=0.0)]).fit(X)
     assert [step for _, step in mlflow.logged] == list(range(1, 10))
     assert "objective" not in mlflow.logged[0][0]

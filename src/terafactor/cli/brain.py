@@ -101,7 +101,7 @@ def transform(
     """Write the series of the maps in an image, one line per volume and one column per map."""
     import numpy as np
 
-    from terafactor._durable import naming
+    from terafactor._durable import storage_errors
     from terafactor.errors import ParameterError
 
     check_absent(out)
@@ -113,7 +113,7 @@ def transform(
         estimator.set_params(resample=True)
     (series,) = estimator.transform(data["images"], confounds=False if confounds == "none" else data["confounds"])
     header = "\t".join(f"map_{number:03d}" for number in range(series.shape[1]))
-    with naming(out):
+    with storage_errors(out):
         np.savetxt(out, series, fmt="%.6g", delimiter="\t", header=header, comments="")
     typer.echo(f"wrote the series of {series.shape[1]} maps in {series.shape[0]:,} volumes to {out}", err=True)
 

@@ -78,10 +78,10 @@ def resume(
 def stored_estimator(run: Path) -> tuple[Any, Any]:
     """Return the estimator described by the configuration of a run, and the address of its data."""
     from terafactor.runs import RunDirectory
-    from terafactor.training.model_file import unfitted
+    from terafactor.training.model_file import make_estimator
 
     config = RunDirectory(run).config()
-    return unfitted(config.get("kind"), config["parameters"]), config["data"].get("source")
+    return make_estimator(config.get("kind"), config["parameters"]), config["data"].get("source")
 
 
 def moved(stored: Any, source: str) -> Any:

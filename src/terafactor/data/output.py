@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy_format
 
-from terafactor._durable import naming, replace_durably
+from terafactor._durable import no_follow, replace_durably, storage_errors, unfinished
 from terafactor._typing import Array
 from terafactor.errors import ParameterError
 
@@ -33,25 +32,20 @@ def new_matrix(out: str | Path, shape: tuple[int, int], dtype: np.dtype) -> Gene
     writer = WRITERS.get(out.suffix)
     if writer is None:
         raise ParameterError(f"out must end in {' or '.join(WRITERS)}, got {str(out)!r}")
-    if os.path.lexists(out):
-        raise ParameterError(f"{out} exists, and is not overwritten: choose another name, or remove it")
-    temporary = out.with_name(f".{out.stem}.unfinished{out.suffix}")
-    _remove(temporary)
-    try:
+    _check_absent(out)
+    with unfinished(out) as temporary:
         with contextlib.ExitStack() as stack:
-            with naming(out):
+            with storage_errors(out):
                 temporary.parent.mkdir(parents=True, exist_ok=True)
                 write = stack.enter_context(writer(temporary, shape, dtype))
 
             def write_named(rows: Array) -> None:
-                with naming(out):
+                with storage_errors(out):
                     write(rows)
 
             yield write_named
+        _check_absent(out)  # another process may have written it meanwhile
         replace_durably(temporary, out)
-    except BaseException:
-        _remove(temporary)
-        raise
 
 
 def open_matrix(path: str | Path) -> Any:
@@ -65,7 +59,7 @@ def open_matrix(path: str | Path) -> Any:
 
 @contextlib.contextmanager
 def _npy(path: Path, shape: tuple[int, int], dtype: np.dtype) -> Generator[Write, None, None]:
-    with open(path, "wb") as file:
+    with open(path, "xb", opener=no_follow) as file:
         header = {"descr": npy_format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
         npy_format.write_array_header_1_0(file, header)
 
@@ -94,8 +88,6 @@ def _zarr(path: Path, shape: tuple[int, int], dtype: np.dtype) -> Generator[Writ
 WRITERS = {".npy": _npy, ".zarr": _zarr}
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+def _check_absent(out: Path) -> None:
+    if os.path.lexists(out):
+        raise ParameterError(f"{out} exists, and is not overwritten: choose another name, or remove it")

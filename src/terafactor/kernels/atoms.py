@@ -78,9 +78,7 @@ def start_candidates(gemm, weights, at_start, atoms, j, start, stop, candidates)
         add_product(gemm, block, atoms[:, start:stop], 0.0, candidates[: len(block), start:stop])
     elif row % GROUP == 0:
         group = weights[j : j + GROUP, j - row : j]
-        add_product(
-            gemm, group, atoms[j - row : j, start:stop], 1.0, candidates[row : row + len(group), start:stop]
-        )
+        add_product(gemm, group, atoms[j - row : j, start:stop], 1.0, candidates[row : row + len(group), start:stop])
 
 
 @jit

@@ -1,4 +1,4 @@
-"""The report: one self-contained page about a run, or several. Needs the extra ``report`` when a page is made."""
+"""Reports: one self-contained HTML page about one or several runs. Writing a page needs the extra ``report``."""
 
 from terafactor.report.charts import Axis, Curve, bar_chart, histogram, line_chart
 from terafactor.report.context import Example, ReportContext, RowSample

@@ -1,4 +1,4 @@
-"""From the figures of a run to words that say what to do."""
+"""Advice: what the figures of a run say about it, and what to do."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from terafactor._typing import Array
 from terafactor.report.context import ReportContext
 
 STILL_FALLING = 0.01
-"""Relative fall over the last fifth of the rows above which more epochs would help."""
+"""Relative decrease over the last fifth of the rows above which more epochs would help."""
 
 BEYOND_CHANCE = 3.0
-"""Standard errors that a change must exceed, lest a noisy curve that is flat seem to fall or to rise."""
+"""Standard errors that a change must exceed to count: a flat curve with noise neither falls nor rises."""
 
 ALIKE = 0.95
-"""Absolute cosine above which two atoms count as one."""
+"""Absolute cosine above which two atoms count as copies."""
 
 WANTED_VISITS = 30
-"""Steps that masked statistics want to see each feature in."""
+"""Steps in which masked statistics should see each feature."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class Notice:
     """Something that the reader should know."""
 
     what: str
-    """What was found, in a sentence."""
+    """What was found: a sentence."""
 
     remedy: str = ""
-    """What to do about it, in a sentence."""
+    """What to do about it: a sentence."""
 
 
 def notices(context: ReportContext) -> list[Notice]:
-    """Return what is worth knowing about a run, the gravest first."""
+    """Return the notices about a run, the most serious first."""
     found = [check(context) for check in CHECKS]
     return [*(notice for notice in found if notice is not None), *(Notice(text) for text in context.warnings)]
 
@@ -45,17 +45,18 @@ def not_finite(context: ReportContext) -> Notice | None:
     """The model holds NaN or infinity."""
     if context.components is None or np.isfinite(context.components.sum()):
         return None
-    return Notice("Atoms contain NaN or infinity.", "Look for huge values in the data, and scale its features.")
+    return Notice("Atoms contain NaN or infinity.", "Check the data for huge values, and scale its features.")
 
 
 def ended_early(context: ReportContext) -> Notice | None:
     """Something other than the last epoch ended the run."""
     if context.stopped_by in (None, "n_epochs", "tol"):  # "tol" is how a fit should end
         return None
+    max_time = context.parameters.get("max_time")
     known = {
         "max_time": Notice(
-            f"Time ran out (max_time={_format.setting(context.parameters.get('max_time'))} s) before the last epoch.",
-            "Raise max_time or resume the run to go on, or raise reduction to do more in the same time.",
+            f"The time limit ended the run before the last epoch (max_time={_format.setting(max_time)} s).",
+            "Resume the run with a larger max_time, or raise reduction to do more in the same time.",
         ),
         "interrupt": Notice("The run was interrupted.", "The model is usable; resume the run to finish it."),
         "callback": Notice("A callback stopped the run before the last epoch."),
@@ -65,31 +66,31 @@ def ended_early(context: ReportContext) -> Notice | None:
 
 
 def all_codes_zero(context: ReportContext) -> Notice | None:
-    """The penalty leaves nothing."""
+    """The penalty sets all codes to zero."""
     if context.sample is None or context.sample.codes.any():
         return None
     return Notice(
-        "All codes are zero: the penalty is stronger than anything in the rows.",
+        "All codes are zero: the penalty is too strong for these rows.",
         f"Lower alpha{_now(context, 'alpha')}.",
     )
 
 
 def unused_atoms(context: ReportContext) -> Notice | None:
-    """Some atoms serve nothing."""
+    """No row uses some of the atoms."""
     if context.sample is None or not context.sample.codes.any():
         return None
     unused, total = int((context.sample.usage == 0).sum()), len(context.sample.usage)
     if unused == 0:
         return None
     return Notice(
-        f"None of the {len(context.sample.codes):,} rows looked at uses {unused:,} of the {total:,} atoms.",
+        f"No row in a sample of {len(context.sample.codes):,} uses {unused:,} of the {total:,} atoms.",
         f"Lower alpha{_now(context, 'alpha')} to use more atoms, or n_components to learn fewer; "
-        "few rows looked at may miss rare atoms.",
+        "a small sample may miss rare atoms.",
     )
 
 
 def still_falling(context: ReportContext) -> Notice | None:
-    """The objective had not settled."""
+    """The objective was still decreasing at the end."""
     if context.running or len(context.known_progress) < 3 or context.known_progress[-1] == 0:
         return None
     samples, values, chance = _smoothed(context)
@@ -120,7 +121,7 @@ def rose(context: ReportContext) -> Notice | None:
 
 
 def _smoothed(context: ReportContext) -> tuple[Array, Array, float]:
-    """Return rows seen and progress as means over a fifth of the figures, and how far chance may move such means."""
+    """Return rows seen and progress, smoothed over a fifth of the figures, and the size of random changes."""
     samples = np.array([line.n_samples for line in context.history])[np.isfinite(context.progress)]
     values = context.known_progress
     width = max(1, len(values) // 5)
@@ -130,7 +131,7 @@ def _smoothed(context: ReportContext) -> tuple[Array, Array, float]:
 
 
 def few_visits(context: ReportContext) -> Notice | None:
-    """Masked statistics have not seen enough of each feature."""
+    """Masked statistics have seen each feature in too few steps."""
     if context.running or context.feature_visits is None or context.feature_visits >= WANTED_VISITS:
         return None
     full = ', or use statistics="full" if whole rows are cheap' if "statistics" in context.parameters else ""
@@ -142,17 +143,17 @@ def few_visits(context: ReportContext) -> Notice | None:
 
 
 def unseen_features(context: ReportContext) -> Notice | None:
-    """Some features were never seen."""
+    """No step has seen some of the features."""
     if context.running or context.n_unseen_features == 0:
         return None
     return Notice(
-        f"Features that no step has seen: {context.n_unseen_features:,}. They are as the atoms started.",
-        "Raise n_epochs, lower reduction, or drop features that have no value.",
+        f"Features that no step has seen: {context.n_unseen_features:,}. They keep their initial values.",
+        "Raise n_epochs, lower reduction, or drop features without values.",
     )
 
 
 def alike_atoms(context: ReportContext) -> Notice | None:
-    """Some atoms are copies."""
+    """Some atoms nearly duplicate others."""
     if context.components is None or len(context.components) < 2:
         return None
     cosines = np.abs(context.similarity.cosines)
@@ -160,8 +161,8 @@ def alike_atoms(context: ReportContext) -> Notice | None:
     if copies == 0:
         return None
     return Notice(
-        f"Atoms that are nearly copies of another, with a correlation above {ALIKE}: {copies:,}.",
-        f"Lower n_components{_now(context, 'n_components')}: fewer atoms would do as well.",
+        f"Atoms that nearly duplicate another one (correlation above {ALIKE}): {copies:,}.",
+        f"Lower n_components{_now(context, 'n_components')}: fewer atoms would fit as well.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Interactive charts: the numbers go into the page, ``static/report.js`` draws them with uPlot."""
+"""Interactive charts: the page contains the numbers, and ``static/report.js`` draws them with uPlot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from terafactor._typing import Array, Indices
 from terafactor.report.markup import embed_json, fragment
 
 N_BUCKETS = 400
-"""Parts in which a long curve is cut; of each, its first, last, lowest and highest point are kept."""
+"""Buckets of a long curve; each keeps its first, last, lowest and highest point."""
 
 DIGITS = 7
 """Significant digits of the numbers in the page."""
@@ -21,35 +21,55 @@ DIGITS = 7
 
 @dataclass(frozen=True)
 class Axis:
-    """What a chart is drawn against."""
+    """One axis of a chart.
+
+    Examples
+    --------
+    >>> from terafactor.report import Axis
+    >>> time = Axis("time", "duration")
+    """
 
     label: str
-    """Its name, in a few _format."""
+    """A short name."""
 
     unit: str = "number"
-    """How values are written: "number", "count", "duration", "data_size" or "percent"."""
+    """Format of its values: "number", "count", "duration", "data_size" or "percent"."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One line of a chart."""
+    """One curve of a chart.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from terafactor.report import Curve
+    >>> curve = Curve("first run", xs=[np.arange(3.0)], y=np.array([4.0, 2.0, 1.0]))
+    """
 
     label: str
-    """Its name."""
+    """A short name."""
 
     xs: Sequence[Array]
-    """For each horizontal axis of the chart, where its points are (n,)."""
+    """Horizontal positions of its points (n,), for each horizontal axis of the chart."""
 
     y: Array
-    """How high (n,); points that are not finite are left out."""
+    """Vertical positions (n,); points that are not finite are left out."""
 
 
 def line_chart(
     caption: str, x_axes: Sequence[Axis], y_axis: Axis, curves: Sequence[Curve], *, small: bool = False
 ) -> str:
-    """Return a chart of curves that share their axes, with hover and zoom; buttons choose among horizontal axes.
+    """Return a chart of curves on shared axes, with hover and zoom; buttons select the horizontal axis.
 
-    caption: what the chart says, in words; those who cannot see the picture have nothing else.
+    The caption must say what the chart shows: it is all that a screen reader has.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from terafactor.report import Axis, Curve, line_chart
+    >>> curve = Curve("first run", xs=[np.arange(3.0)], y=np.array([4.0, 2.0, 1.0]))
+    >>> html = line_chart("Objective: from 4 to 1", [Axis("time", "duration")], Axis("objective"), [curve])
     """
     drawn = [_as_line(curve) for curve in curves]
     return _figure(caption, "lines", x_axes, y_axis, drawn, small)
@@ -58,7 +78,14 @@ def line_chart(
 def bar_chart(
     caption: str, x_axis: Axis, y_axis: Axis, heights: Array, names: Sequence[str], *, small: bool = True
 ) -> str:
-    """Return a chart with one bar per name, in this order; hovering shows the name."""
+    """Return a chart with one bar per name, in this order; hovering shows the name.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from terafactor.report import Axis, bar_chart
+    >>> html = bar_chart("Norms of atoms", Axis("atoms", "count"), Axis("norm"), np.ones(2), ["atom 0", "atom 1"])
+    """
     bars: dict[str, Any] = {
         "label": y_axis.label,
         "xs": [list(range(1, len(heights) + 1))],
@@ -69,7 +96,14 @@ def bar_chart(
 
 
 def histogram(caption: str, x_axis: Axis, values: Array, *, bins: Array | int = 30, of: str = "rows") -> str:
-    """Return a chart of how many values lie in each bin; ``of`` names what they belong to."""
+    """Return a histogram of values (n,); ``of`` says what they are values of.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from terafactor.report import Axis, histogram
+    >>> html = histogram("Rows by norm", Axis("norm"), np.random.default_rng(0).random(100))
+    """
     counts, edges = np.histogram(values[np.isfinite(values)], bins=bins)
     names = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges)]
     bars = {"label": of, "xs": [_plain((edges[1:] + edges[:-1]) / 2)], "y": counts.tolist(), "names": names}
@@ -77,10 +111,10 @@ def histogram(caption: str, x_axis: Axis, values: Array, *, bins: Array | int = 
 
 
 def thin(values: Array, n_buckets: int = N_BUCKETS) -> Indices:
-    """Return which points of a curve to draw: all of a short one, else extremes of buckets.
+    """Return the points of a curve to draw: all of a short one, else the extremes of buckets.
 
-    Half of the buckets have equal lengths and half have lengths that grow, so that the beginning, where most happens
-    and which a logarithmic axis stretches, keeps its points.
+    Half of the bucket edges are evenly spaced and half are geometric, so that the beginning, which changes most and
+    which a logarithmic axis stretches, keeps its points.
     """
     n_points = len(values)
     if n_points <= 4 * n_buckets:
@@ -97,7 +131,7 @@ def thin(values: Array, n_buckets: int = N_BUCKETS) -> Indices:
 def _as_line(curve: Curve) -> dict[str, Any]:
     finite = np.flatnonzero(np.isfinite(curve.y))
     kept = finite[thin(curve.y[finite])]
-    # uPlot asks for ascending positions, and a clock may be set back
+    # uPlot needs ascending positions, and a clock may be set back
     xs = [_plain(np.maximum.accumulate(np.asarray(x, dtype=np.float64)[kept])) for x in curve.xs]
     return {"label": curve.label, "xs": xs, "y": _plain(curve.y[kept])}
 
@@ -121,5 +155,5 @@ def _figure(
 
 
 def _plain(values: Array) -> list[float]:
-    """Return numbers for JSON, whole ones as integers, others to a few digits."""
+    """Return numbers for JSON: integers where they are whole, else rounded."""
     return [int(value) if value == int(value) else float(f"{value:.{DIGITS}g}") for value in values.tolist()]

@@ -1,4 +1,4 @@
-"""A small report for notebooks: no script, and nothing that reaches outside of it."""
+"""A small report for notebooks, without scripts or external resources."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMPACT = """
 <img src="{{ image }}" alt="atoms" style="image-rendering: pixelated; width: 100%">
 {% endif %}
 {% for notice in notices %}<p style="margin: .3em 0">{{ notice.what }} <i>{{ notice.remedy }}</i></p>{% endfor %}
-<p style="margin: .3em 0; opacity: .7"><code>report("out.html", X)</code> writes all of it to a page.</p>
+<p style="margin: .3em 0; opacity: .7"><code>report("out.html", X)</code> writes the full report.</p>
 </div>
 """
 
@@ -46,11 +46,11 @@ def compact(context: ReportContext) -> str:
         image=_mosaic(context),
         notices=notices(context),
     )
-    return str(content)  # a plain string: joined to a fragment, the diagram before it would be escaped
+    return str(content)  # a plain string: appended to a fragment, the diagram before it would be escaped
 
 
 def _curve(context: ReportContext) -> str:
-    """Return the figure that falls against rows seen, where the history tells it more than once."""
+    """Return the progress against rows seen, if the history has at least two values."""
     known = np.isfinite(context.progress)
     if known.sum() < 2:
         return ""
@@ -60,9 +60,9 @@ def _curve(context: ReportContext) -> str:
 
 
 def _mosaic(context: ReportContext) -> str:
-    """Return some atoms side by side where they are pictures, else nothing."""
+    """Return some atoms side by side if they are pictures, else an empty string."""
     if context.picture_shape is None or context.components is None:
         return ""
     shown = context.atom_order[:MAX_ATOMS]
     atoms = context.components[shown].reshape(len(shown), *context.picture_shape)
-    return pictures.picture(pictures.sprite(pictures.grey(pictures.shrink(atoms, 64 * 64)), across=20))
+    return pictures.picture(pictures.sprite(pictures.gray(pictures.shrink(atoms, 64 * 64)), across=20))

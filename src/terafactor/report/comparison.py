@@ -1,4 +1,4 @@
-"""Whether the figures of several runs may be drawn on one axis."""
+"""Whether the objectives of several runs are comparable."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from terafactor.errors import ParameterError
 from terafactor.report.context import ReportContext
 
 PROBLEM = ("alpha", "penalty", "constraint", "positive_code", "positive_dict")
-"""Parameters that say what is minimised, so that its values under others mean something else."""
+"""Parameters that define the objective: its values are comparable only if these are equal."""
 
 
 def check_kinds(contexts: Sequence[ReportContext]) -> None:
-    """Refuse runs of different estimators, whose figures have nothing in common."""
+    """Refuse runs of different estimators, whose objectives have nothing in common."""
     kinds = {context.kind: context.title for context in contexts}
     if len(kinds) > 1:
-        told = ", ".join(f"{title} of {kind}" for kind, title in kinds.items())
-        raise ParameterError(f"runs of one kind can be compared, got {told}: make a report of each kind")
+        found = ", ".join(f"{title} of {kind}" for kind, title in kinds.items())
+        raise ParameterError(f"only runs of one kind can be compared, got {found}: write a report for each kind")
 
 
 def differences(contexts: Sequence[ReportContext]) -> str:
-    """Return in which respects runs differ that make their figures mean different things; "" where these compare.
+    """Return the differences between runs that make their objectives incomparable, as text; "" if there are none.
 
-    Errors of predictions compare whatever was minimised, as long as the data is the same.
+    Prediction errors are comparable whatever was minimized, if the data is the same.
     """
     errors = all(context.objective_is_error and context.held_out for context in contexts)
     found = []

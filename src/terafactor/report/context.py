@@ -1,4 +1,4 @@
-"""What a report is made from: one run, or one fitted model, as plain data."""
+"""The content of a report: one run, or one fitted model, as plain data."""
 
 from __future__ import annotations
 
@@ -21,19 +21,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Example:
-    """One row beside its reconstruction."""
+    """One row and its reconstruction.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from terafactor.report import Example
+    >>> example = Example("worst", "row 12", np.ones(3), np.array([1.0, 1.0, 0.0]), explained=2 / 3)
+    """
 
     label: str
     """What it is an example of, such as "worst"."""
 
     row: str
-    """Where it is in the data, such as "row 12" or "row 12 of a.npy"."""
+    """Its position in the data, such as "row 12" or "row 12 of a.npy"."""
 
     values: Array
     """The row (p,); NaN where a value is missing."""
 
     reconstruction: Array
-    """What its code stands for (p,)."""
+    """Its code times the dictionary (p,)."""
 
     explained: float
     """Share of its squared norm that the reconstruction explains, at most 1."""
@@ -41,7 +48,16 @@ class Example:
 
 @dataclass(frozen=True)
 class RowSample:
-    """Some rows of the data, as the model sees them."""
+    """A sample of rows, with their codes and reconstruction errors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from terafactor.report import RowSample
+    >>> sample = RowSample(codes=np.array([[1.0, 0.0], [2.0, 1.0]]), explained=np.array([0.9, 0.8]))
+    >>> sample.usage
+    array([1. , 0.5])
+    """
 
     codes: Array
     """Their codes (m, k)."""
@@ -59,47 +75,55 @@ class RowSample:
 
     @cached_property
     def magnitude(self) -> Array:
-        """Mean absolute code of each atom over the rows that use it (k,); zero for an atom that none does."""
+        """Mean absolute code of each atom over the rows that use it (k,); zero for an atom that no row uses."""
         used = np.maximum((self.codes != 0).sum(axis=0), 1)
         return np.asarray(np.abs(self.codes).sum(axis=0) / used)
 
 
 @dataclass(frozen=True)
 class ReportContext:
-    """All that the report of one run needs to know. Panels read it and change nothing."""
+    """What the report of one run shows. Panels read it and change nothing.
+
+    Examples
+    --------
+    >>> from terafactor.report import ReportContext
+    >>> context = ReportContext(title="first run", kind="MaskedDictionaryLearning", parameters={"alpha": 0.5})
+    >>> context.running
+    True
+    """
 
     title: str
-    """What the page calls it."""
+    """Title of the run."""
 
     kind: str
     """Name of the estimator."""
 
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    """How it was run."""
+    """Parameters of the estimator."""
 
     data: Mapping[str, Any] = field(default_factory=dict)
-    """On what: names and values to show."""
+    """Description of the data: names and values to show."""
 
     fingerprint: str | None = None
-    """What tells this data from any other, where known."""
+    """Digest of the data, if known."""
 
     software: Mapping[str, str] = field(default_factory=dict)
     """Versions, and the machine."""
 
     history: Sequence[Evaluation] = ()
-    """How it went, oldest first."""
+    """Evaluations during the run, oldest first."""
 
     objective_name: str = "held-out objective"
-    """What :attr:`Evaluation.objective` is."""
+    """Name of :attr:`Evaluation.objective`."""
 
     objective_is_error: bool = False
-    """Whether that is an error of predictions, which compares between runs that minimise different things."""
+    """Whether that is a prediction error, which is comparable between runs that minimize different objectives."""
 
     stopped_by: str | None = None
-    """What ended it: "n_epochs", "tol", "max_time", "callback" or "interrupt"; None while it runs."""
+    """What ended the run: "n_epochs", "tol", "max_time", "callback" or "interrupt"; None while it runs."""
 
     convergence: str = ""
-    """Whether it has settled, in words; empty where that is not known."""
+    """Whether the fit has converged, as text; empty if unknown."""
 
     components: Array | None = None
     """The atoms (k, p)."""
@@ -108,28 +132,28 @@ class ReportContext:
     """Shape of an atom as a picture."""
 
     feature_names: Sequence[str] | None = None
-    """What features are called."""
+    """Names of the features."""
 
     sample: RowSample | None = None
-    """Some rows, coded."""
+    """A sample of rows."""
 
     feature_visits: float | None = None
-    """Mean number of steps in which each feature was seen, where steps see some features only."""
+    """Mean number of steps that saw each feature, if steps see some features only."""
 
     n_unseen_features: int = 0
     """Features that no step has seen."""
 
     warnings: Sequence[str] = ()
-    """What else the reader should know, in full sentences."""
+    """Further notices: full sentences."""
 
     panels: Sequence[Panel] = ()
-    """What the estimator adds to the page."""
+    """Panels that the estimator adds to the page."""
 
-    beside_held_out: bool = False
-    """Whether it is compared with a run that has held-out rows, so that only these tell how it went."""
+    compared_on_held_out: bool = False
+    """Whether it is compared with a run that has held-out rows, so that only these count as progress."""
 
     def shaped(self, geometry: tuple[int, ...]) -> ReportContext:
-        """Return the context with atoms as pictures of this shape, refusing one that does not fit them."""
+        """Return the context with atoms as pictures of this shape; refuse a shape that does not fit them."""
         shaped = replace(self, geometry=tuple(geometry))
         if self.components is not None and shaped.picture_shape is None:
             raise ParameterError(
@@ -140,50 +164,50 @@ class ReportContext:
 
     @property
     def running(self) -> bool:
-        """Whether it goes on."""
+        """Whether the run has not ended yet."""
         return self.stopped_by is None
 
     @property
     def last(self) -> Evaluation | None:
-        """The newest line of the history."""
+        """The newest evaluation."""
         return self.history[-1] if self.history else None
 
     @cached_property
     def held_out(self) -> bool:
-        """Whether the objective on held-out rows tells how it went."""
-        return self.beside_held_out or any(line.objective is not None for line in self.history)
+        """Whether progress is measured on held-out rows."""
+        return self.compared_on_held_out or any(line.objective is not None for line in self.history)
 
     @property
     def progress_name(self) -> str:
-        """What :attr:`progress` is."""
+        """Name of :attr:`progress`."""
         return self.objective_name if self.held_out else "surrogate"
 
     @cached_property
     def progress(self) -> Array:
-        """The figure that falls: the held-out objective where there is one, else the surrogate; NaN where unknown."""
+        """The held-out objective of each evaluation if there is one, else the surrogate (n,); NaN where unknown."""
         values = [line.objective if self.held_out else line.surrogate for line in self.history]
         return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
 
     @property
     def known_progress(self) -> Array:
-        """The figures of :attr:`progress` that are known."""
+        """The known values of :attr:`progress`."""
         return self.progress[np.isfinite(self.progress)]
 
     @cached_property
     def atom_order(self) -> Indices:
-        """Atoms in the order to show them: the most used first where rows tell, else as they are numbered."""
+        """Atoms in the order to show them: the most used first if there is a sample of rows, else by number."""
         if self.sample is not None:
             return np.argsort(-np.abs(self.sample.codes).sum(axis=0), kind="stable")
         return np.arange(0 if self.components is None else len(self.components))
 
     @cached_property
     def similarity(self) -> Similarity:
-        """How alike the atoms are."""
+        """Cosines between the atoms."""
         return similarity(np.zeros((0, 1)) if self.components is None else self.components, self.atom_order)
 
     @property
     def picture_shape(self) -> tuple[int, int, int] | None:
-        """Height, width and channels (1 or 3) of an atom, where it can be shown as a picture."""
+        """Height, width and channels (1 or 3) of an atom, if it can be shown as a picture."""
         shape, n_features = self.geometry or (), 0 if self.components is None else self.components.shape[1]
         if len(shape) == 2:
             shape = (*shape, 1)

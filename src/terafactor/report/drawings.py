@@ -1,4 +1,4 @@
-"""Small still curves, as SVG that takes the colours of the page."""
+"""Small static curves, as SVG in the colors of the page."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from terafactor._typing import Array
 from terafactor.report.markup import fragment
 
 WIDTH, HEIGHT = 160, 48
-"""Units of a small curve; the page scales it."""
+"""Size of a small curve in SVG units; the page scales it."""
 
 
 def curve(*lines: Array, width: int = WIDTH, height: int = HEIGHT, label: str = "") -> str:
-    """Return lines (n,) drawn over each other on one scale, with a rule at zero where it is inside.
+    """Return lines (n,) drawn over each other on one scale, with a rule at zero if it is in range.
 
-    Where a line has more points than the drawing has columns, each column spans its lowest and highest.
+    If a line has more points than the drawing has columns, each column spans its lowest and highest point.
     """
     finite = np.concatenate([line[np.isfinite(line)] for line in lines] or [np.zeros(1)])
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
@@ -43,14 +43,14 @@ def _path(line: Array, low: float, span: float, width: int, height: int) -> str:
 
 
 def _envelope(line: Array, n_columns: int) -> tuple[Array, Array]:
-    """Return positions between 0 and 1 and heights: the line, or two points per column, its lowest and highest."""
+    """Return positions between 0 and 1, and heights: all points, or the lowest and the highest of each column."""
     if len(line) <= 2 * n_columns:
         return np.linspace(0, 1, len(line)), line
     starts = np.linspace(0, len(line), n_columns, endpoint=False).astype(np.int64)
-    extremes = np.stack([np.fmin.reduceat(line, starts), np.fmax.reduceat(line, starts)], axis=1)  # NaN where all are
+    extremes = np.stack([np.fmin.reduceat(line, starts), np.fmax.reduceat(line, starts)], axis=1)  # NaN if all are
     return np.repeat((np.arange(n_columns) + 0.5) / n_columns, 2), extremes.ravel()
 
 
 def _y(values: Array | float, low: float, span: float, height: int) -> Array:
-    """Return distances from the top, two units inside the border, where SVG has its zero."""
+    """Return distances from the top, the origin of SVG, two units inside the border."""
     return np.asarray(height - 2 - (np.asarray(values) - low) / span * (height - 4))

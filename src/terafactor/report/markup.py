@@ -12,10 +12,10 @@ from terafactor.data.sources.formats import require
 
 
 def fragment(template: str, **values: Any) -> str:
-    """Return a piece of HTML from a Jinja template, safe to put into another.
+    """Return HTML from a Jinja template, safe to insert into another fragment.
 
-    Values are escaped unless they are fragments themselves. Filters write numbers as people read them: ``count``,
-    ``number``, ``percent``, ``data_size``, ``duration``, and ``setting`` for the value of a parameter.
+    Values are escaped unless they are fragments themselves. Filters format numbers: ``count``, ``number``, ``percent``,
+    ``data_size``, ``duration``, and ``setting`` for the value of a parameter.
 
     Examples
     --------
@@ -28,7 +28,7 @@ def fragment(template: str, **values: Any) -> str:
 
 
 def embed_json(value: Any) -> str:
-    """Return a value for a ``<script type="application/json">``: no ``<`` is left that could end it.
+    """Return a value as JSON for a ``<script type="application/json">``, without any ``<`` that could end it.
 
     NaN and infinity, which JSON lacks, are refused.
     """
@@ -40,7 +40,7 @@ def embed_json(value: Any) -> str:
 
 @cache
 def static(name: str) -> str:
-    """Return a file of ``static/`` as text; only these enter a page as they are."""
+    """Return a file of ``static/`` as text; only these files enter a page unescaped."""
     from markupsafe import Markup
 
     return Markup(files("terafactor.report").joinpath("static", name).read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""From contexts to one self-contained page."""
+"""Render report contexts as one self-contained page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from terafactor.report.panel import Panel
 from terafactor.report.panels import panels_of
 
 REFRESH_SECONDS = 10
-"""How often the page of a run that goes on looks for a newer one."""
+"""Interval at which the page of a running fit reloads itself."""
 
 SCRIPTS = ("uPlot.js", "report.js")
 STYLES = ("uPlot.css", "report.css")
@@ -27,8 +27,8 @@ STYLES = ("uPlot.css", "report.css")
 STATES = {
     None: "running",
     "n_epochs": "finished",
-    "tol": "finished: settled",
-    "max_time": "stopped: time was up",
+    "tol": "finished: converged",
+    "max_time": "stopped: time limit reached",
     "callback": "stopped by a callback",
     "interrupt": "interrupted",
 }
@@ -37,7 +37,15 @@ STATES = {
 def write_report(path: str | Path, *contexts: ReportContext, title: str | None = None) -> Path:
     """Write the page of one run, or of several on the same axes; return its path.
 
-    The file is replaced at once, so that a browser never reads half a page.
+    The file is replaced atomically: a browser never reads half a page.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from terafactor.report import ReportContext, write_report
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_report(f"{folder}/out.html", ReportContext(title="first run", kind="Example")).name
+    'out.html'
     """
     path = Path(path)
     write_durably(path, render(contexts, title).encode("utf-8"))
@@ -50,7 +58,7 @@ def render(contexts: Sequence[ReportContext], title: str | None = None) -> str:
         raise ParameterError("a report needs at least one run, got none")
     check_kinds(contexts)
     if len(contexts) > 1 and any(context.held_out for context in contexts):
-        contexts = [replace(context, beside_held_out=True) for context in contexts]
+        contexts = [replace(context, compared_on_held_out=True) for context in contexts]
     scripts = [static(name) for name in SCRIPTS]
     now = datetime.now(UTC)
     return fragment(
@@ -66,13 +74,13 @@ def render(contexts: Sequence[ReportContext], title: str | None = None) -> str:
         sections=_sections(contexts),
         styles=[static(name) for name in STYLES],
         scripts=scripts,
-        licence=static("uPlot.LICENSE.txt"),
+        license=static("uPlot.LICENSE.txt"),
         script_hashes=" ".join(map(_policy_hash, scripts)),
     )
 
 
 def _sections(contexts: Sequence[ReportContext]) -> list[tuple[Panel, str]]:
-    """Return the panels that have something to draw, with what they drew."""
+    """Return the panels that apply, with their content."""
     drawn = []
     for panel in panels_of(contexts):
         shown = [context for context in contexts if panel.of(context).applies(context)]
@@ -94,6 +102,6 @@ def _state(contexts: Sequence[ReportContext]) -> str:
 
 
 def _policy_hash(script: str) -> str:
-    """Return what allows a script in the content security policy of the page, and no other."""
+    """Return the hash by which the content security policy of the page allows a script."""
     digest = hashlib.sha256(script.encode("utf-8")).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"

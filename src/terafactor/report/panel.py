@@ -12,8 +12,8 @@ from terafactor.report.markup import fragment
 class Panel(ABC):
     """One section of the page.
 
-    An implementation gives :attr:`name`, :attr:`title` and :meth:`draw`. An estimator adds panels to its reports by
-    returning them from ``panels()``; one with the :attr:`name` of a panel that the page has already takes its place.
+    A subclass defines :attr:`name`, :attr:`title` and :meth:`draw`. An estimator returns additional panels for its
+    reports from ``panels()``; a panel with the :attr:`name` of a standard one replaces it.
 
     Examples
     --------
@@ -26,13 +26,13 @@ class Panel(ABC):
     """
 
     name: str
-    """Its anchor in the page, one word."""
+    """Anchor in the page: one word."""
 
     title: str
-    """Its heading."""
+    """Heading."""
 
     def applies(self, context: ReportContext) -> bool:
-        """Whether there is something to draw."""
+        """Return whether there is something to draw."""
         return True
 
     @abstractmethod
@@ -40,11 +40,11 @@ class Panel(ABC):
         """Return the section for one run, made by :func:`fragment`; plain text is escaped."""
 
     def of(self, context: ReportContext) -> Panel:
-        """Return the panel that this run has under the same name, which may know its estimator; else this one."""
+        """Return the panel of this name that the estimator of a run supplies; else this one."""
         return next((panel for panel in context.panels if panel.name == self.name), self)
 
     def compare(self, contexts: Sequence[ReportContext]) -> str:
-        """Return the section for several runs: by default, each to unfold."""
+        """Return the section for several runs: by default, one collapsible part for each."""
         drawn = [(context.title, self.of(context).draw(context)) for context in contexts]
         return fragment(
             "{% for title, content in drawn %}<details{% if loop.first %} open{% endif %}>"

@@ -1,4 +1,4 @@
-"""Arrays as PNG pictures inside the page."""
+"""Arrays as PNG pictures embedded in the page."""
 
 from __future__ import annotations
 
@@ -15,26 +15,36 @@ from terafactor._typing import Array
 Pixels = npt.NDArray[np.uint8]
 
 BLUE, ORANGE = (0, 114, 178), (213, 94, 0)
-"""Colours of negative and positive numbers, of Okabe and Ito: told apart by colour-blind readers too."""
+"""Colors of negative and positive numbers (Okabe and Ito), which color-blind readers can distinguish."""
 
 MAX_PIXELS = 1_200_000
-"""Pixels of one sprite; larger atoms are shown smaller."""
+"""Pixels of one sprite sheet; atoms are shrunk to fit."""
 
 
 def picture(pixels: Pixels) -> str:
-    """Return pixels (height, width) or (height, width, 3 or 4) as a PNG that a page can hold."""
+    """Return pixels (height, width) or (height, width, 3 or 4) of type uint8 as a PNG data URL.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from terafactor.report import picture
+    >>> picture(np.zeros((2, 2), np.uint8))[:22]
+    'data:image/png;base64,'
+    """
     return "data:image/png;base64," + base64.b64encode(png(pixels)).decode("ascii")
 
 
 def png(pixels: Pixels) -> bytes:
-    """Return pixels as the bytes of a PNG file: grey, with colours, or with colours and opacity."""
+    """Return pixels as the bytes of a PNG file: gray, RGB or RGBA."""
     height, width = pixels.shape[:2]
     channels = pixels.shape[2] if pixels.ndim == 3 else 1
-    colour_type = {1: 0, 3: 2, 4: 6}[channels]
+    color_type = {1: 0, 3: 2, 4: 6}[channels]
     rows = pixels.reshape(height, width, channels)
-    differences = np.diff(rows, axis=1, prepend=np.zeros((height, 1, channels), np.uint8))  # to the left, modulo 256
-    lines = np.column_stack([np.full(height, 1, np.uint8), differences.reshape(height, -1)])  # 1 says so
-    header = struct.pack(">IIBBBBB", width, height, 8, colour_type, 0, 0, 0)
+    differences = np.diff(
+        rows, axis=1, prepend=np.zeros((height, 1, channels), np.uint8)
+    )  # PNG filter 1: difference to the left, modulo 256
+    lines = np.column_stack([np.full(height, 1, np.uint8), differences.reshape(height, -1)])
+    header = struct.pack(">IIBBBBB", width, height, 8, color_type, 0, 0, 0)
     parts = ((b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes(), 6)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(name, content) for name, content in parts)
 
@@ -43,10 +53,10 @@ def _chunk(name: bytes, content: bytes) -> bytes:
     return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
 
 
-def grey(values: Array, scale: Array | float | None = None) -> Pixels:
-    """Return pictures (..., height, width, channels) as bytes: zero is mid-grey, ``scale`` is white, minus it is black.
+def gray(values: Array, scale: Array | float | None = None) -> Pixels:
+    """Return pictures (..., height, width, channels) as bytes: ``-scale`` is black, zero mid-gray, ``scale`` white.
 
-    By default the scale of each picture is its largest absolute value. Missing values are mid-grey.
+    By default the scale of each picture is its largest absolute value. Missing values are mid-gray.
     """
     values = np.nan_to_num(values, nan=0.0)
     if scale is None:
@@ -56,9 +66,9 @@ def grey(values: Array, scale: Array | float | None = None) -> Pixels:
 
 
 def signed(values: Array, scale: float) -> Pixels:
-    """Return values (height, width) as colours: orange above zero, blue below, more opaque the larger they are.
+    """Return values (height, width) as colors: orange above zero, blue below, more opaque the larger they are.
 
-    What is zero is transparent, so that the picture fits a light page and a dark one.
+    Zero is transparent, so that the picture fits light and dark pages.
     """
     strength = np.clip(np.abs(values) / (scale or 1), 0, 1)
     pixels = np.empty((*values.shape, 4), np.uint8)
@@ -69,7 +79,7 @@ def signed(values: Array, scale: float) -> Pixels:
 
 
 def sprite(pictures: Pixels, across: int) -> Pixels:
-    """Return pictures (n, height, width, channels) as one, ``across`` in a line, without gaps."""
+    """Return pictures (n, height, width, channels) as one sprite sheet, ``across`` per row, without gaps."""
     n_pictures, height, width, channels = pictures.shape
     down = math.ceil(n_pictures / across)
     cells = np.zeros((down * across, height, width, channels), np.uint8)
@@ -80,13 +90,13 @@ def sprite(pictures: Pixels, across: int) -> Pixels:
 
 
 def shrink(pictures: Array, max_pixels: int) -> Array:
-    """Return pictures (n, height, width, channels) with at most this many pixels each, by means over squares."""
+    """Return pictures (n, height, width, channels) with at most this many pixels each: means over blocks."""
     n_lines, n_columns = pictures.shape[1:3]
     factor = math.ceil(math.sqrt(n_lines * n_columns / max_pixels))
     if factor <= 1:
         return pictures
     across = min(factor, n_columns)
-    down = max(min(factor, n_lines), math.ceil(n_lines * (n_columns // across) / max_pixels))  # where it is long
+    down = max(min(factor, n_lines), math.ceil(n_lines * (n_columns // across) / max_pixels))  # where it is narrow
     down = min(down, n_lines)
     across = min(max(across, math.ceil(n_lines // down * n_columns / max_pixels)), n_columns)
     height, width = n_lines // down, n_columns // across

@@ -1,4 +1,4 @@
-"""What makes an estimator report on itself."""
+"""The mixin that adds reports to an estimator."""
 
 from __future__ import annotations
 
@@ -23,9 +23,19 @@ from terafactor.solver import Evaluation
 
 
 class Reporting:
-    """Mixin of estimators with ``components_`` and ``history_``: adds ``report``, and a compact one in notebooks.
+    """Mixin of estimators with ``components_`` and ``history_``: adds ``report``, and a compact report in notebooks.
 
-    A subclass says in :meth:`panels` what its reports show besides, and in :meth:`_rows_to_show` how rows are read.
+    A subclass returns additional panels from :meth:`panels`, and opens rows in :meth:`_rows_to_show`.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np
+    >>> from terafactor import MaskedDictionaryLearning
+    >>> X = np.random.default_rng(0).standard_normal((60, 8))
+    >>> model = MaskedDictionaryLearning(3, random_state=0).fit(X)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.report(f"{folder}/out.html", X).name
+    'out.html'
     """
 
     components_: Array
@@ -38,7 +48,7 @@ class Reporting:
         title: str | None = None,
         geometry: tuple[int, ...] | None = None,
     ) -> Path:
-        """Write a page about the model, which opens in any browser, offline; return its path.
+        """Write a self-contained HTML page about the model; return its path.
 
         Parameters
         ----------
@@ -49,33 +59,33 @@ class Reporting:
         title : str, optional
             By default the name of the estimator.
         geometry : tuple of int, optional
-            Shape of a row as a picture: (height, width), or (height, width, 3) for colours. By default what the
-            source tells.
+            Shape of a row as a picture: (height, width), or (height, width, 3) for RGB. By default the geometry of the
+            source, if it has one.
         """
         context = self._report_context(X, title=title)
         return write_report(path, context if geometry is None else context.shaped(geometry))
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
-        """Return what a notebook shows: the diagram of scikit-learn and, of a fitted model, a compact report."""
+        """Return the notebook output: the diagram of scikit-learn and, for a fitted model, a compact report."""
         shown: dict[str, str] = super()._repr_mimebundle_(**options)  # type: ignore[misc]
         if "text/html" in shown and hasattr(self, "components_"):
-            with contextlib.suppress(MissingDependencyError):  # the diagram needs none
+            with contextlib.suppress(MissingDependencyError):  # show the diagram alone
                 shown["text/html"] += compact(self._report_context(panels=()))
         return shown
 
     def panels(self) -> Sequence[Panel]:
-        """Return what reports of this estimator show besides the panels that every report has."""
+        """Return panels to add to the standard ones."""
         return ()
 
     def _link(self, directory: Path) -> None:
-        """Let reports in a directory link to what else is there; by default there is nothing to link to."""
+        """Let reports in a directory link to other files there; by default there are none."""
 
     def _rows_to_show(self, X: Any) -> MatrixSource:
         """Return the rows of X as a source."""
         raise NotImplementedError
 
     def _report_context(self, X: Any = None, *, title: str | None = None, **details: Any) -> ReportContext:
-        """Return what a report on this model is made from; ``details`` replace what is found here."""
+        """Return the report context of this model; ``details`` replace its fields."""
         check_is_fitted(self, "components_")
         source = None if X is None else self._rows_to_show(X)
         found: dict[str, Any] = {
@@ -94,12 +104,12 @@ class Reporting:
         }
         found |= details
         found["convergence"] = self._progress(found["history"])
-        if "panels" not in details:  # they may take a while to make
+        if "panels" not in details:  # they may be slow to make
             found["panels"] = self.panels()
         return ReportContext(**found)
 
     def _progress(self, history: Sequence[Evaluation]) -> str:
-        """Return whether the fit has settled, in words; by default it is not known."""
+        """Return whether the fit has converged, as text; empty if unknown."""
         return ""
 
     def _sample(self, source: MatrixSource) -> RowSample:
@@ -107,23 +117,23 @@ class Reporting:
 
 
 def run_details(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the configuration of a run tells its report."""
+    """Return fields of the report context that come from the configuration of a run."""
     facts = dict(config.get("data", {}))
     if isinstance(facts.get("source"), Mapping) and "source" in facts["source"]:  # with a selection of columns
         facts |= facts["source"]
-    left_out = {name: facts.pop(name, None) for name in ("fingerprint", "row_bytes", "shape")}
-    if left_out["shape"]:
-        facts |= {"rows": f"{left_out['shape'][0]:,}", "features": f"{left_out['shape'][1]:,}"}
+    removed = {name: facts.pop(name, None) for name in ("fingerprint", "row_bytes", "shape")}
+    if removed["shape"]:
+        facts |= {"rows": f"{removed['shape'][0]:,}", "features": f"{removed['shape'][1]:,}"}
     held_out = config.get("holdout", {})
     for unit in ("rows", "ratings"):
         if isinstance(held_out, Mapping) and held_out.get(unit):
             facts[f"{unit} held out"] = f"{held_out[unit]:,}"
     facts |= {"seed": config["seed"]} if "seed" in config else {}
-    return {"data": facts, "fingerprint": left_out["fingerprint"]}
+    return {"data": facts, "fingerprint": removed["fingerprint"]}
 
 
 def describe(source: MatrixSource) -> dict[str, Any]:
-    """Return what a reader wants to know about the data."""
+    """Return facts about the data to show."""
     n_rows, n_features = source.shape
     facts: dict[str, Any] = {"rows": f"{n_rows:,}", "features": f"{n_features:,}", "dtype": str(source.dtype)}
     if len(source.records) > 1:
@@ -134,7 +144,7 @@ def describe(source: MatrixSource) -> dict[str, Any]:
 
 
 def _parameters(estimator: Any) -> dict[str, Any]:
-    """Return the parameters, with what "auto" chose in its place."""
+    """Return the parameters, with the chosen value in the place of "auto"."""
     chosen = {name: getattr(estimator, f"{name}_", None) for name in ("statistics", "reduction", "alpha", "batch_size")}
     return estimator.get_params(deep=False) | {name: value for name, value in chosen.items() if value is not None}
 
@@ -145,7 +155,7 @@ def _feature_names(estimator: Any) -> list[str] | None:
 
 
 def _visits(estimator: Any) -> dict[str, Any]:
-    """Return how often features were seen, where steps see some of them only."""
+    """Return how many steps saw each feature, if steps see some features only."""
     counts = getattr(estimator, "feature_counts_", None)
     if counts is None:
         return {}

@@ -1,4 +1,4 @@
-"""Some rows of the data as the model sees them."""
+"""A sample of rows, with codes and reconstructions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from terafactor.data.views.rows import SelectedRows
 from terafactor.report.context import Example, RowSample
 
 MAX_ROWS = 256
-"""Rows looked at: enough to tell which atoms serve."""
+"""Rows in a sample: enough to see which atoms are used."""
 
 MAX_VALUES = 2**23
-"""Values read for that: fewer rows where they are long."""
+"""Values in a sample: fewer rows if they are long."""
 
 
 def sample_rows(
@@ -29,7 +29,7 @@ def sample_rows(
     encode : callable
         Returns the codes (m, k) of the rows of a source.
     decode : callable
-        Returns the rows (m, p) that codes stand for.
+        Returns the rows (m, p) of codes (m, k).
     """
     rows = spread(source.shape)
     values = source.read(rows)
@@ -41,19 +41,19 @@ def sample_rows(
 
 
 def row_name(source: MatrixSource, row: int) -> str:
-    """Return where users find a row: its number, and its record where there are several."""
+    """Return the number of a row, and its record if there are several."""
     record, number = source.locate(row)
     return f"row {number:,}" + (f" of {source.record_label(record)}" if len(source.records) > 1 else "")
 
 
 def spread(shape: tuple[int, int]) -> Indices:
-    """Return rows to look at, from the first to the last at equal distances."""
+    """Return evenly spaced rows, from the first to the last."""
     n_rows = min(shape[0], MAX_ROWS, max(1, MAX_VALUES // shape[1]))
     return np.unique(np.linspace(0, shape[0] - 1, n_rows).astype(np.int64))
 
 
 def explained_share(values: Array, reconstructions: Array) -> Array:
-    """Return 1 - |x - y|^2 / |x|^2 over the known values of each row (m,); NaN for a row without any, or of zeros."""
+    """Return 1 - |x - y|^2 / |x|^2 over the known values of each row (m,); NaN for a row of zeros or without values."""
     known = np.isfinite(values)
     total = np.sum(values**2, axis=1, where=known, dtype=np.float64)
     rest = np.sum((values - reconstructions) ** 2, axis=1, where=known, dtype=np.float64)
@@ -61,7 +61,7 @@ def explained_share(values: Array, reconstructions: Array) -> Array:
 
 
 def examples(values: Array, reconstructions: Array, explained: Array, name: Callable[[int], str]) -> list[Example]:
-    """Return the best, the median and the worst reconstructed row, fewer where there are fewer."""
+    """Return the best, the median and the worst reconstructed row, fewer if there are fewer rows."""
     ranked = np.argsort(-explained, kind="stable")[: int(np.isfinite(explained).sum())]
     if len(ranked) == 0:
         return []

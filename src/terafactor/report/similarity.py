@@ -1,4 +1,4 @@
-"""Cosines between atoms, as many as a bounded amount of work gives."""
+"""Cosines between atoms, with bounded work."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ MAX_PRODUCTS = 10**10
 """Multiplications that a report may spend on cosines: a fraction of a second."""
 
 FEATURES_AT_ONCE = 2**14
-"""Features of which a copy is made at a time."""
+"""Features copied at a time."""
 
 
 @dataclass(frozen=True)
 class Similarity:
-    """How alike some atoms are."""
+    """Cosines between some atoms."""
 
     atoms: Indices
-    """Their numbers (m,), in the order shown."""
+    """Numbers of the atoms (m,), in the order shown."""
 
     cosines: Array
-    """Cosines between them (m, m), zero on the diagonal and for atoms that are zero."""
+    """Cosines (m, m), zero on the diagonal and for atoms that are zero."""
 
     def closest(self, n_pairs: int) -> list[tuple[int, int, float]]:
         """Return the pairs with the largest absolute cosines, as two atoms and the cosine."""
@@ -35,7 +35,7 @@ class Similarity:
 
 
 def similarity(components: Array, order: Indices) -> Similarity:
-    """Return the cosines between atoms (k, p) in the order given: the first ones, where all take too long."""
+    """Return the cosines between atoms (k, p) in the given order; only of the first ones if all take too long."""
     n_features = components.shape[1]
     atoms = order[: max(2, math.isqrt(MAX_PRODUCTS // max(1, n_features)))]
     products = np.zeros((len(atoms), len(atoms)))

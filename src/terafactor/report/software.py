@@ -1,4 +1,4 @@
-"""With what a run was made: versions and machine."""
+"""Versions of packages, and the machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PACKAGES = ("terafactor", "numpy", "scipy", "numba", "scikit-learn")
 
 
 def software(*packages: str) -> dict[str, str]:
-    """Return versions of packages (by default :data:`PACKAGES`), processor and system; no name of a host or user."""
+    """Return versions of packages (by default :data:`PACKAGES`), processor and system, without host or user names."""
     return {
         **{name: found for name in packages or PACKAGES if (found := _version(name))},
         "Python": platform.python_version(),

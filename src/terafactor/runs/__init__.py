@@ -1,4 +1,4 @@
-"""What survives the process: run directory, checkpoints, metrics, model files."""
+"""Run directories, checkpoints, metrics and model files."""
 
 from terafactor.runs.artifact import Artifact, read_artifact, write_artifact
 from terafactor.runs.checkpoint import CheckpointPolicy

@@ -1,8 +1,9 @@
-"""What a run shows while it goes on: a live view in a terminal, plain lines elsewhere."""
+"""Progress of a run: a live view in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
 
@@ -11,21 +12,29 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
-from terafactor._format import data_size, duration, printable
+from terafactor._format import data_size, duration, number, printable
 from terafactor.runs.checkpoint import Checkpointer
 from terafactor.solver.callbacks import Recorder, Snapshot
 
 logger = logging.getLogger("terafactor")
 
 REFRESH = 0.25
-"""Seconds between two drawings in a terminal."""
+"""Seconds between two updates of a terminal."""
 
 LINE_EVERY = 30.0
 """Seconds between two lines in the log."""
 
+ENDS = {
+    "n_epochs": "all passes over the data are done (n_epochs)",
+    "tol": "converged (tol)",
+    "max_time": "the time limit was reached (max_time)",
+    "callback": "stopped by a callback",
+}
+"""What ended a run; anything else is the name of a signal."""
+
 
 class ConsoleWarnings(logging.Handler):
-    """Shows on a console the warnings that a run logs, without the traces that the log has.
+    """Handler that shows the warnings of a run on a console, without the tracebacks that the log has.
 
     Parameters
     ----------
@@ -42,18 +51,18 @@ class ConsoleWarnings(logging.Handler):
 
 
 class LiveView:
-    """Callback that shows rows/s, MB/s, bytes against full rows, held-out objective, time left, age of the checkpoint.
+    """Callback that shows how far a run is: steps, speed, bytes read, held-out objective, time left, last checkpoint.
 
     Parameters
     ----------
     recorder, checkpointer : Recorder, Checkpointer
-        Know the last objective and the last checkpoint.
+        Have the last objective and the last checkpoint.
     name : callable taking and returning a str
-        Names what ended the run, given what ended the loop.
+        Returns what ended the run, given what ended the loop.
     row_bytes : int
-        Bytes of a full row; 0 when that means nothing.
+        Bytes of a whole row; 0 if unknown.
     console : rich.console.Console or None
-        Where to show it; None: the log only.
+        Where to show it; None writes to the log only.
     """
 
     def __init__(
@@ -86,21 +95,22 @@ class LiveView:
             self._draw(snapshot)
 
     def close(self) -> None:
-        """Give the terminal back."""
+        """Release the terminal."""
         if self._live is not None:
             self._live.stop()
 
     def _log(self, snapshot: Snapshot) -> None:
-        text = ", ".join(f"{name} {value}" for name, value in self.facts(snapshot))
+        text = "; ".join(f"{name}: {value}" for name, value in self.facts(snapshot).items())
         logger.info("%s", text)
         if self.console is not None and not self.console.is_terminal:
             self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _draw(self, snapshot: Snapshot) -> None:
-        bar = Progress(TextColumn("learning"), BarColumn(None), TaskProgressColumn(), console=self.console)
+        label = "learning until converged" if snapshot.may_converge else "learning"
+        bar = Progress(TextColumn(label), BarColumn(None), TaskProgressColumn(), console=self.console)
         bar.add_task("fit", total=snapshot.batches_to_do, completed=snapshot.batches_done)
         table = Table.grid(padding=(0, 2))
-        for name, value in self.facts(snapshot):
+        for name, value in self.facts(snapshot).items():
             table.add_row(f"[dim]{name}[/dim]", value)
         shown = Table.grid()
         shown.add_row(bar)
@@ -110,42 +120,61 @@ class LiveView:
             self._live.start()
         self._live.update(shown, refresh=True)
 
-    def facts(self, snapshot: Snapshot) -> list[tuple[str, str]]:
-        """Return what is shown, as names and values."""
-        batches_left = snapshot.batches_to_do - snapshot.batches_done
-        speed = self._rate(snapshot, "batches_done")
-        bound = "at most " if snapshot.may_converge else ""
-        facts = [
-            ("steps", f"{snapshot.step:,} of {bound}{snapshot.batches_to_do:,}"),
-            ("rows/s", f"{self._rate(snapshot, 'n_samples'):,.0f}"),
-            ("MB/s", f"{self._rate(snapshot, 'bytes_read') / 1e6:,.0f}"),
-            ("read", self._bytes(snapshot)),
-            ("held-out objective", self._objective()),
-            ("time left", f"{bound}{duration(batches_left / speed)}" if speed > 0 else "..."),
-            ("checkpoint", self._checkpoint()),
-        ]
+    def facts(self, snapshot: Snapshot) -> dict[str, str]:
+        """Return what is known about the run, by name; what is not known is left out."""
+        facts = {
+            "steps": self._steps(snapshot),
+            "speed": self._speed(snapshot),
+            "data read": self._bytes(snapshot),
+            "held-out objective": self._objective(),
+            "time left": self._time_left(snapshot),
+            "last checkpoint": self._checkpoint(),
+        }
         if snapshot.stopped_by is not None:
-            facts[5] = ("stopped by", self.name(snapshot.stopped_by))
-        return facts
+            reason = self.name(snapshot.stopped_by)
+            facts |= {"time left": "", "end": ENDS.get(reason, f"stopped by {reason}")}
+        return {name: value for name, value in facts.items() if value}
+
+    def _steps(self, snapshot: Snapshot) -> str:
+        bound = "at most " if snapshot.may_converge else ""
+        current, last = (
+            math.ceil(batches / snapshot.batches_per_epoch)
+            for batches in (snapshot.batches_done, snapshot.batches_to_do)
+        )
+        passes = f" (pass {current:,} of {bound}{last:,} over the data)" if last > 1 else ""
+        return f"{snapshot.step:,} of {bound}{snapshot.batches_to_do:,}{passes}"
+
+    def _speed(self, snapshot: Snapshot) -> str:
+        rows, n_bytes = self._rate(snapshot, "n_samples"), self._rate(snapshot, "bytes_read")
+        return f"{number(rows)} rows per second, {data_size(n_bytes)} per second" if rows > 0 else ""
 
     def _rate(self, snapshot: Snapshot, name: str) -> float:
-        """Return a count per second since the first step, which may have had to wait for compilation."""
+        """Return a count per second since the first step, which may have waited for compilation."""
         first = self._first or snapshot
         seconds = snapshot.seconds - first.seconds
         return (getattr(snapshot, name) - getattr(first, name)) / seconds if seconds > 0 else 0.0
 
     def _bytes(self, snapshot: Snapshot) -> str:
-        full = snapshot.n_samples * self.row_bytes
-        share = f" ({snapshot.bytes_read / full:.0%} of full rows)" if full else ""
-        return f"{data_size(snapshot.bytes_read)}{share}"
+        """Return the bytes read, and those of whole rows where a mask saved some."""
+        whole = snapshot.n_samples * self.row_bytes
+        saved = f" (whole rows have {data_size(whole)})" if snapshot.bytes_read < 0.99 * whole else ""
+        return f"{data_size(snapshot.bytes_read)}{saved}" if snapshot.bytes_read else ""
 
     def _objective(self) -> str:
         known = [line.objective for line in self.recorder.history if line.objective is not None]
-        if known:
-            return f"{known[-1]:.6g}"
-        return "none" if self.recorder.objective is None else "none yet"
+        return f"{known[-1]:.6g} (lower is better)" if known else ""
+
+    def _time_left(self, snapshot: Snapshot) -> str:
+        speed = self._rate(snapshot, "batches_done")
+        if speed <= 0:
+            return ""
+        seconds = (snapshot.batches_to_do - snapshot.batches_done) / speed
+        bound = "at most " if snapshot.may_converge else "about "
+        return f"{bound}{duration(math.ceil(seconds))}"
 
     def _checkpoint(self) -> str:
         if self.checkpointer.last_step is None:
-            return "none yet"
-        return f"{duration(time.monotonic() - self.checkpointer.written_at)} ago, step {self.checkpointer.last_step:,}"
+            return ""
+        seconds = round(time.monotonic() - self.checkpointer.written_at)
+        age = f"{duration(seconds)} ago" if seconds >= 1 else "just now"
+        return f"{age}, at step {self.checkpointer.last_step:,}"

@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 
-from terafactor._durable import flush, naming, no_follow, write_durably
+from terafactor._durable import flush, no_follow, storage_errors, write_durably
 from terafactor.errors import DataError
+from terafactor.runs.schema import COUNT, NUMBER, Schema, check_document
 from terafactor.solver.callbacks import Evaluation
 
-NAMES = [field.name for field in fields(Evaluation)]
+SCHEMA: Schema = {
+    "step": COUNT,
+    "n_samples": COUNT,
+    "seconds": NUMBER.or_none(),
+    "bytes_read": COUNT,
+    "surrogate": NUMBER.or_none(),
+    "objective": NUMBER.or_none(),
+    "sparsity": NUMBER.or_none(),
+    "memory": COUNT,
+    "n_reseeded": COUNT,
+}
 
 
 class Metrics:
-    """The evaluations of a run, in memory and in a file that grows by a line at a time.
+    """The evaluations of a run, in memory and in a file.
 
     Parameters
     ----------
     path : Path
-        The file; made with the first line.
+        The file; created with the first line.
     """
 
     def __init__(self, path: Path) -> None:
@@ -30,23 +41,24 @@ class Metrics:
     def add(self, evaluation: Evaluation) -> None:
         """Append an evaluation."""
         self.history.append(evaluation)
-        with naming(self.path), open(self.path, "ab", opener=no_follow) as file:
+        with storage_errors(self.path), open(self.path, "ab", opener=no_follow) as file:
             file.write(to_line(evaluation))
 
     def make_durable(self) -> None:
         """Wait until the lines are on the disk."""
-        if self.path.exists():
-            with naming(self.path), open(self.path, "ab", opener=no_follow) as file:
-                flush(file.fileno())
+        with storage_errors(self.path):
+            if self.path.exists():
+                with open(self.path, "ab", opener=no_follow) as file:
+                    flush(file.fileno())
 
-    def cut_back(self, step: int) -> None:
-        """Take up the file of an interrupted run, without the lines after ``step`` and a half-written last one."""
+    def truncate(self, step: int) -> None:
+        """Load the file of an interrupted run, and remove the lines after ``step`` and an incomplete last line."""
         self.history = [evaluation for evaluation in read_metrics(self.path) if evaluation.step <= step]
         write_durably(self.path, b"".join(map(to_line, self.history)))
 
 
 def to_line(evaluation: Evaluation) -> bytes:
-    """Return an evaluation as a line of JSON; what is not a finite number is null, which all readers know."""
+    """Return an evaluation as a line of JSON; NaN and infinity, which JSON lacks, become null."""
     values = {
         name: value if not isinstance(value, float) or math.isfinite(value) else None
         for name, value in asdict(evaluation).items()
@@ -55,23 +67,19 @@ def to_line(evaluation: Evaluation) -> bytes:
 
 
 def read_metrics(path: Path) -> list[Evaluation]:
-    """Return the evaluations in a file, none if there is no file. A half-written last line is passed over."""
-    if not path.is_file():
-        return []
-    with naming(path, "read"):
-        lines = path.read_bytes().split(b"\n")
-    evaluations = []
-    for number, line in enumerate(lines[:-1], start=1):  # what follows the last end of line is half-written
-        evaluations.append(_from_line(line, f"{path}, line {number}"))
-    return evaluations
+    """Return the evaluations in a file, none if there is no file. An incomplete last line is ignored."""
+    with storage_errors(path, "read"):
+        lines = path.read_bytes().split(b"\n") if path.is_file() else []
+    return [_from_line(line, f"line {number} of {path}") for number, line in enumerate(lines[:-1], start=1)]
 
 
-def _from_line(line: bytes, where: str) -> Evaluation:
+def _from_line(line: bytes, name: str) -> Evaluation:
     try:
         values = json.loads(line)
-        known = {name: values[name] for name in NAMES}
-    except (ValueError, TypeError, KeyError) as error:
-        raise DataError(f"{where} is not an evaluation: {line[:80]!r}") from error
-    for name in ("surrogate", "sparsity", "seconds"):
-        known[name] = math.nan if known[name] is None else float(known[name])
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{name} is not JSON: {line[:80]!r}") from error
+    check_document(values, SCHEMA, name)
+    known = {field: values[field] for field in SCHEMA}
+    for field in ("surrogate", "sparsity", "seconds"):
+        known[field] = math.nan if known[field] is None else float(known[field])
     return Evaluation(**known)

@@ -13,17 +13,17 @@ import numpy as np
 from terafactor.errors import DataError
 from terafactor.problem.registry import REGISTERED
 
-LEFT_OUT = frozenset({"callbacks", "n_threads", "verbose"})
-"""Parameters that are of the moment, not of the model."""
+NOT_STORED = frozenset({"callbacks", "n_threads", "verbose"})
+"""Parameters that do not change the model."""
 
 
 def plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return parameters as values that JSON and TOML can hold."""
-    return {name: to_plain(value) for name, value in parameters.items() if name not in LEFT_OUT}
+    return {name: to_plain(value) for name, value in parameters.items() if name not in NOT_STORED}
 
 
 def to_plain(value: Any) -> Any:
-    """Return one value in plain form: an array becomes its digest, an object of ours its name and fields."""
+    """Return one value in plain form: an array becomes its digest, a registered object its name and fields."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.generic):
@@ -50,22 +50,25 @@ def from_plain(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def _object(name: str, value: Any) -> Any:
     if not isinstance(value, Mapping) or "type" not in value:
         return value
-    kind, fields = value["type"], {field: part for field, part in value.items() if field != "type"}
-    if kind in REGISTERED:
-        return REGISTERED[kind](**{field: _tuples(part) for field, part in fields.items()})
+    kind, fields = value["type"], {field: _tuples(part) for field, part in value.items() if field != "type"}
+    if isinstance(kind, str) and kind in REGISTERED:
+        try:
+            return REGISTERED[kind](**fields)
+        except TypeError as error:  # unknown or missing fields, or fields of another type
+            raise DataError(f"{name} of the file is not a {kind}: {error}") from error
     if name in ("penalty", "constraint"):
         raise DataError(f"{name} of the file is {kind!r}, which is not registered: import the module that defines it")
     return None
 
 
 def _tuples(value: Any) -> Any:
-    """Return lists as tuples: fields of frozen objects are hashable, and files know lists only."""
+    """Return lists as tuples: fields of frozen objects are hashable, and files have lists only."""
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any], ignored: Set[str] = frozenset()) -> list[str]:
-    """Say in words how two sets of plain values differ."""
-    names = sorted((set(before) | set(now)) - ignored - LEFT_OUT)
+    """Return a description of each difference between two sets of plain values."""
+    names = sorted((set(before) | set(now)) - ignored - NOT_STORED)
     return [
         f"{name} was {before.get(name, 'not set')!r}, now {now.get(name, 'not set')!r}"
         for name in names

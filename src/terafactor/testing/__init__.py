@@ -1,4 +1,4 @@
-"""Contract suites: tests that every implementation of an interface subclasses. Needs pytest."""
+"""Contract suites: tests that every implementation of an interface must pass. Needs pytest."""
 
 from terafactor.testing.panel_contract import PanelContract
 from terafactor.testing.report_contexts import make_history, make_report_context, make_sample

@@ -1,4 +1,4 @@
-"""What every panel of the report must do."""
+"""Tests that every panel of the report must pass."""
 
 from __future__ import annotations
 
@@ -10,14 +10,23 @@ from terafactor.report import Panel, ReportContext
 from terafactor.report.markup import fragment
 
 HOSTILE = "</script></style>\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7 * 7 }}"
-"""A text that would run if it entered a page as it is."""
+"""Text that would execute if it entered a page unescaped."""
 
 
 class PanelContract:
-    """Tests of one panel. A subclass gives the panel and a context that it applies to."""
+    """Tests of one panel. A subclass defines :meth:`make`.
+
+    Examples
+    --------
+    >>> from terafactor.report.panels.atoms import AtomsPanel
+    >>> from terafactor.testing import PanelContract, make_report_context
+    >>> class TestAtomsPanel(PanelContract):
+    ...     def make(self):
+    ...         return AtomsPanel(), make_report_context()
+    """
 
     def make(self) -> tuple[Panel, ReportContext]:
-        """Return the panel and a context."""
+        """Return the panel, and a context to which it applies."""
         raise NotImplementedError
 
     def test_has_an_anchor_and_a_heading(self) -> None:
@@ -29,14 +38,14 @@ class PanelContract:
         panel, context = self.make()
         drawn = panel.draw(context)
         assert panel.applies(context)
-        assert drawn == fragment("{{ drawn }}", drawn=drawn), "plain text is escaped: make it with fragment"
+        assert drawn == fragment("{{ drawn }}", drawn=drawn), "plain text is escaped: use fragment"
         assert dangers(drawn) == []
 
-    def test_draws_the_same_again(self) -> None:
+    def test_draws_deterministically(self) -> None:
         panel, context = self.make()
         assert panel.draw(context) == panel.draw(context)
 
-    def test_does_not_fail_on_an_empty_story(self) -> None:
+    def test_accepts_an_empty_context(self) -> None:
         panel, _ = self.make()
         empty = ReportContext(title="nothing yet", kind="Nothing")
         if panel.applies(empty):
@@ -48,7 +57,7 @@ class PanelContract:
         assert dangers(drawn) == []
         assert "another run" in drawn
 
-    def test_escapes_what_it_is_given(self) -> None:
+    def test_escapes_text(self) -> None:
         panel, context = self.make()
         context = hostile(context)
         assert dangers(panel.draw(context)) == []
@@ -56,7 +65,7 @@ class PanelContract:
 
 
 def hostile(context: ReportContext) -> ReportContext:
-    """Return a context whose texts all try to break out of the page."""
+    """Return a context in which every text tries to break out of the page."""
     n_features = 0 if context.components is None else context.components.shape[1]
     return replace(
         context,
@@ -73,7 +82,7 @@ def hostile(context: ReportContext) -> ReportContext:
 
 
 def dangers(html: str) -> list[str]:
-    """Return what in a piece of HTML could run or reach outside: scripts, handlers, addresses; not links to files."""
+    """Return what could execute or load resources in a piece of HTML: scripts, handlers, URLs; not links to files."""
     finder = _Dangers()
     finder.feed(html)
     finder.close()

@@ -1,4 +1,4 @@
-"""Stories that panels and pages are tested with."""
+"""Report contexts for tests of panels and pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from terafactor.solver import Evaluation
 
 
 def make_history(n_lines: int = 20, *, held_out: bool = True) -> list[Evaluation]:
-    """Return a history that falls from 11 towards 1."""
+    """Return a history whose objective decreases from 11 towards 1.
+
+    Examples
+    --------
+    >>> from terafactor.testing import make_history
+    >>> [line.objective for line in make_history(2)]
+    [11.0, 6.0]
+    """
     return [
         Evaluation(
             step=5 * line,
@@ -31,7 +38,15 @@ def make_history(n_lines: int = 20, *, held_out: bool = True) -> list[Evaluation
 
 
 def make_sample(components: Array, n_rows: int = 40, *, density: float = 0.3) -> RowSample:
-    """Return rows that mix some of the atoms, with noise."""
+    """Return a sample of rows: sparse combinations of the atoms (k, p), with noise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from terafactor.testing import make_sample
+    >>> make_sample(np.eye(3)).codes.shape
+    (40, 3)
+    """
     random = np.random.default_rng(1)
     codes = random.standard_normal((n_rows, len(components))) * (random.random((n_rows, len(components))) < density)
     exact = codes @ components
@@ -41,7 +56,14 @@ def make_sample(components: Array, n_rows: int = 40, *, density: float = 0.3) ->
 
 
 def make_report_context(n_atoms: int = 12, shape: tuple[int, ...] = (6, 5), **changes: Any) -> ReportContext:
-    """Return the context of a finished run on pictures, with ``changes`` to its fields."""
+    """Return the context of a finished run on pictures; ``changes`` replace its fields.
+
+    Examples
+    --------
+    >>> from terafactor.testing import make_report_context
+    >>> make_report_context(stopped_by=None).running
+    True
+    """
     components = np.random.default_rng(0).standard_normal((n_atoms, int(np.prod(shape))))
     found: dict[str, Any] = {
         "title": "a run",

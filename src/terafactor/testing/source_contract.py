@@ -1,4 +1,4 @@
-"""What every source of rows must do."""
+"""Tests that every source must pass."""
 
 from __future__ import annotations
 
@@ -14,7 +14,17 @@ from terafactor.data.source import SourceView
 
 
 class CountingSource(SourceView):
-    """A source that hands on to another one and counts what is read."""
+    """Source that reads from another one, and counts reads and values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from terafactor import ArraySource
+    >>> from terafactor.testing import CountingSource
+    >>> source = CountingSource(ArraySource(np.ones((4, 3))))
+    >>> source.read(np.array([0, 1])).shape, source.n_values
+    ((2, 3), 6)
+    """
 
     def __init__(self, base: MatrixSource) -> None:
         super().__init__(base)
@@ -35,18 +45,21 @@ class CountingSource(SourceView):
 
 
 class SourceContract:
-    """Subclass it, and give :meth:`make`: a source, and the whole matrix that it should read as.
+    """Tests of one source. A subclass defines :meth:`make`.
 
-    ::
-
-        class TestMySource(SourceContract):
-            def make(self, tmp_path):
-                X = np.random.default_rng(0).standard_normal((37, 23))
-                return MySource(write(tmp_path, X)), X
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from terafactor import ArraySource
+    >>> from terafactor.testing import SourceContract
+    >>> class TestMySource(SourceContract):
+    ...     def make(self, tmp_path):
+    ...         X = np.random.default_rng(0).standard_normal((37, 23))
+    ...         return ArraySource(X), X
     """
 
     def make(self, tmp_path: object) -> tuple[MatrixSource, Array]:
-        """Return a source of at least 5 rows and 5 features, and its values."""
+        """Return a source of at least 5 rows and 5 features, and the matrix that it must read."""
         raise NotImplementedError
 
     @pytest.fixture
@@ -73,24 +86,24 @@ class SourceContract:
             columns = np.sort(random.permutation(source.shape[1])[: random.integers(1, 6)])
             np.testing.assert_array_equal(source.read(rows, columns), expected[np.ix_(rows, columns)])
 
-    def test_keeps_the_order_asked_for(self, made: tuple[MatrixSource, Array]) -> None:
+    def test_keeps_the_requested_order(self, made: tuple[MatrixSource, Array]) -> None:
         source, expected = made
         rows, columns = np.array([4, 0, 2]), np.array([3, 1, 4])
         np.testing.assert_array_equal(source.read(rows, columns), expected[np.ix_(rows, columns)])
 
-    def test_reads_nothing_when_asked_for_nothing(self, made: tuple[MatrixSource, Array]) -> None:
+    def test_reads_empty_selections(self, made: tuple[MatrixSource, Array]) -> None:
         source, _ = made
         nothing = np.arange(0)
         assert source.read(nothing).shape == (0, source.shape[1])
         assert source.read(np.array([0]), nothing).shape == (1, 0)
 
-    def test_what_it_returns_belongs_to_the_caller(self, made: tuple[MatrixSource, Array]) -> None:
+    def test_returned_arrays_are_copies(self, made: tuple[MatrixSource, Array]) -> None:
         source, expected = made
         rows = np.array([0, 1])
         source.read(rows)[:] = 7
         np.testing.assert_array_equal(source.read(rows), expected[:2])
 
-    def test_refuses_what_does_not_exist(self, made: tuple[MatrixSource, Array]) -> None:
+    def test_refuses_rows_and_columns_out_of_range(self, made: tuple[MatrixSource, Array]) -> None:
         source, _ = made
         n_rows, n_features = source.shape
         for rows, columns in (([n_rows], [0]), ([-1], [0]), ([0], [n_features]), ([0], [-1])):
@@ -117,7 +130,7 @@ class SourceContract:
             if tiles.order is not None:
                 np.testing.assert_array_equal(np.sort(tiles.order), np.arange(source.shape[1]))
 
-    def test_more_takes_more_bytes(self, made: tuple[MatrixSource, Array]) -> None:
+    def test_stored_bytes_grow_with_the_selection(self, made: tuple[MatrixSource, Array]) -> None:
         source, _ = made
         every_row, every_column = np.arange(source.shape[0]), np.arange(source.shape[1])
         whole, part = source.stored_bytes(every_row), source.stored_bytes(every_row[:3], every_column[:2])
@@ -125,7 +138,7 @@ class SourceContract:
         assert whole > 0
         assert source.stored_bytes(every_row[:0]) == 0
 
-    def test_leaves_out_only_zeros(self, made: tuple[MatrixSource, Array]) -> None:
+    def test_stored_values_leave_out_zeros_only(self, made: tuple[MatrixSource, Array]) -> None:
         source, expected = made
         rows = np.arange(source.shape[0])[::-1]
         assert 0 <= source.stored_share <= 1
@@ -134,7 +147,7 @@ class SourceContract:
             np.testing.assert_array_equal(stored.toarray(), expected[rows])
             assert stored.has_canonical_format
 
-    def test_several_threads_may_read(self, made: tuple[MatrixSource, Array]) -> None:
+    def test_reads_from_several_threads(self, made: tuple[MatrixSource, Array]) -> None:
         source, expected = made
         columns = np.arange(0, source.shape[1], 2)
 

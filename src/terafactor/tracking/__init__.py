@@ -1,4 +1,4 @@
-"""The history of a fit in TensorBoard or MLflow, for those who have them: ``pip install 'terafactor[tracking]'``."""
+"""Callbacks that log the history of a fit to TensorBoard or MLflow: ``pip install 'terafactor[tracking]'``."""
 
 from terafactor.tracking.mlflow import MLflowCallback
 from terafactor.tracking.tensorboard import TensorBoardCallback

@@ -1,4 +1,4 @@
-"""MLflow."""
+"""Logging to MLflow."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from terafactor.tracking.tracker import Tracker
 
 
 class MLflowCallback(Tracker):
-    """Callback that logs the history to the active run of MLflow; MLflow starts one where none is.
+    """Callback that logs the history to the active MLflow run; MLflow starts a run if there is none.
 
-    Where and under which name is for MLflow to know: ``mlflow.set_tracking_uri``, ``mlflow.start_run``.
+    Set server and run name in MLflow: ``mlflow.set_tracking_uri``, ``mlflow.start_run``.
 
     Parameters
     ----------
     prefix : str, default=""
-        What the names of metrics begin with.
+        Prefix of the metric names.
     interval : float, default=10
-        Seconds between two lines where the fit has no held-out rows, whose evaluations are logged anyway.
+        Seconds between two entries if the fit has no held-out rows. With them, every evaluation is logged.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""TensorBoard."""
+"""Logging to TensorBoard."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from terafactor.tracking.tracker import Tracker
 
 
 class TensorBoardCallback(Tracker):
-    """Callback that writes the history for TensorBoard, under ``terafactor/``.
+    """Callback that logs the history to TensorBoard, under ``terafactor/``.
 
     Parameters
     ----------
     log_dir : path
         Folder for the files that ``tensorboard --logdir`` reads.
     interval : float, default=10
-        Seconds between two lines where the fit has no held-out rows, whose evaluations are written anyway.
+        Seconds between two entries if the fit has no held-out rows. With them, every evaluation is logged.
 
     Examples
     --------

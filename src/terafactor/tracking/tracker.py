@@ -1,4 +1,4 @@
-"""What the callbacks share: which figures to send, and when."""
+"""Base class of tracking callbacks: which figures to send, and when."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from terafactor.solver.callbacks import evaluate
 
 
 class Tracker(ABC):
-    """Callback that sends every line of the history somewhere, and one every ``interval`` seconds where there is none.
+    """Callback that sends every evaluation of the history, and one every ``interval`` seconds without any.
 
-    Without held-out rows the history has a last line only; the lines in between are made here, without objective.
+    Without held-out rows the history has its last evaluation only. This class makes those in between, without an
+    objective.
 
     Parameters
     ----------
     interval : float
-        Seconds without news after which a line is made.
+        Seconds without an evaluation after which one is made.
     """
 
     def __init__(self, interval: float) -> None:
@@ -35,7 +36,7 @@ class Tracker(ABC):
             self.close()
 
     def evaluated(self, evaluation: Evaluation) -> None:
-        """Send one line of the history, unless the same moment was sent and this adds nothing."""
+        """Send one evaluation, unless the same step was sent and this one adds no objective."""
         if evaluation.step == self._last_step and evaluation.objective is None:
             return
         self._sent, self._last_step = time.monotonic(), evaluation.step
@@ -46,11 +47,11 @@ class Tracker(ABC):
         """Send figures by name."""
 
     def close(self) -> None:
-        """Let go of what is open; a later fit opens it anew."""
+        """Close what is open; a later fit opens it again."""
         return
 
 
 def figures(evaluation: Evaluation) -> dict[str, float]:
-    """Return the figures of a line that are known, by name."""
+    """Return the known figures of an evaluation, by name."""
     values = {name: value for name, value in asdict(evaluation).items() if name != "step" and value is not None}
     return {name: float(value) for name, value in values.items() if math.isfinite(value)}

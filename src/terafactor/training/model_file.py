@@ -1,9 +1,8 @@
-"""Saving and loading of fitted estimators."""
+"""Save, load and export fitted estimators."""
 
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping
 from importlib import import_module
 from numbers import Real
@@ -13,9 +12,10 @@ from typing import Any, Self
 import numpy as np
 
 from terafactor._checks import check_new
-from terafactor._durable import naming
-from terafactor.errors import DataError, ParameterError
-from terafactor.runs.artifact import Artifact, place_of, read_artifact, write_artifact
+from terafactor._durable import open_durably
+from terafactor._typing import Array
+from terafactor.errors import DataError, ParameterError, TerafactorError
+from terafactor.runs.artifact import Artifact, find_artifact, read_artifact, write_artifact
 from terafactor.runs.directory import RunDirectory
 from terafactor.runs.parameters import from_plain
 from terafactor.training.task import Task
@@ -24,15 +24,15 @@ logger = logging.getLogger("terafactor")
 
 
 class ModelFileMixin:
-    """Gives an estimator ``save`` and ``export``."""
+    """Mixin that adds ``save`` and ``export`` to an estimator."""
 
     def _task(self) -> Task:
-        """Return what the :class:`~terafactor.training.Trainer` and model files need to know of the estimator."""
+        """Return the task that trains the estimator, and reads and writes its model files."""
         raise NotImplementedError
 
     @classmethod
     def _from_file(cls, parameters: Mapping[str, Any]) -> Self:
-        """Return an estimator with the parameters in a file, refusing those that it does not have."""
+        """Return an estimator with the parameters of a file; refuse unknown ones."""
         unknown = sorted(set(parameters) - set(cls._get_param_names()))  # type: ignore[attr-defined]
         if unknown:
             raise DataError(f"the file has parameters that {cls.__name__} does not: {', '.join(unknown)}")
@@ -44,25 +44,27 @@ class ModelFileMixin:
         Parameters
         ----------
         path : path
-            The folder, made by this call.
+            The folder to create.
         overwrite : bool
-            Whether a model there may be replaced.
+            Whether to replace a model there. Of several processes that do so at once, the last one wins.
         """
         write_artifact(self._task().artifact(), path, overwrite=overwrite)
 
     def export(self, path: Path | str, *, overwrite: bool = False) -> None:
-        """Write the learned arrays and numbers as a plain ``.npz``, for programs that do not know terafactor.
+        """Write the learned arrays and numbers to a plain ``.npz`` file, for other programs.
 
         Parameters
         ----------
         path : path
             The file.
         overwrite : bool
-            Whether a file there may be replaced.
+            Whether to replace a file there.
         """
         path = Path(path)
         if path.suffix != ".npz":
-            raise ParameterError(f"export writes a .npz file, got {path}: save writes a model to load again")
+            raise ParameterError(
+                f"export writes .npz files, got {path}: use save to write a model that load_model reads"
+            )
         check_new(path, overwrite=overwrite)
         arrays: dict[str, Any] = {
             name: np.asarray(value)
@@ -73,18 +75,16 @@ class ModelFileMixin:
             name: array.astype(str) if array.dtype == object else array  # names are objects, which need pickle
             for name, array in arrays.items()
         }
-        temporary = path.with_name(f".{path.stem}.unfinished.npz")
-        with naming(path):
-            np.savez(temporary, **arrays)
-            os.replace(temporary, path)
+        with open_durably(path) as file:
+            np.savez(file, **arrays)
 
 
 def load_model(path: Path | str) -> Any:
-    """Load a fitted estimator from a model folder, a checkpoint, or a run directory with a model in it.
+    """Load a fitted estimator from a model folder, a checkpoint, or the directory of a finished run.
 
-    The training data is not needed. Files are verified before anything is allocated, and hold no code. Of a run that
-    was resumed for more epochs and has not come to its end, it is the model before, and a warning in the log names the
-    newest checkpoint.
+    The training data is not needed. Files are verified before anything is allocated, and contain no code. If a finished
+    run was resumed for more epochs and has not ended yet, the earlier model is loaded, and a warning in the log names
+    the newest checkpoint.
 
     Parameters
     ----------
@@ -103,37 +103,53 @@ def load_model(path: Path | str) -> Any:
     True
     """
     run = RunDirectory(path)
-    artifact = read_artifact(_model_of(run) if run.is_run else path)
-    return restored(artifact)
+    return restore_estimator(read_artifact(_find_model(run) if run.is_run else path))
 
 
-def _model_of(run: RunDirectory) -> Path:
-    """Return the model of a run, saying so when the run has gone on since."""
+def _find_model(run: RunDirectory) -> Path:
+    """Return the model of a run; log a warning if the run was resumed since."""
     newest, is_model = run.latest()
-    model = place_of(run.model)
+    model = find_artifact(run.model)
     if not model.is_dir():
         raise DataError(
             f"{run.path} has no model yet: finish it with terafactor resume, or load one of its checkpoints"
         )
     if not is_model:
         logger.warning(
-            "%s went on after this model was written: finish it with terafactor resume, or load %s", run.path, newest
+            "%s was resumed after this model was written: finish it with terafactor resume, or load %s",
+            run.path,
+            newest,
         )
     return model
 
 
-def restored(artifact: Artifact) -> Any:
-    """Return the fitted estimator that a model file or a checkpoint holds."""
-    estimator = unfitted(artifact.kind, artifact.parameters)
-    estimator._task().restore(artifact.state_dict)
+def restore_estimator(artifact: Artifact) -> Any:
+    """Return the fitted estimator of a model file or a checkpoint."""
+    estimator = make_estimator(artifact.kind, artifact.parameters)
+    _check_finite(artifact.state_dict.arrays)
+    try:
+        estimator._task().restore(artifact.state_dict)
+    except TerafactorError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise DataError(
+            f"the file is not a complete {artifact.kind} ({error}): it was not written by terafactor, or was changed"
+        ) from error
     return estimator
 
 
-def unfitted(kind: Any, parameters: Mapping[str, Any]) -> Any:
-    """Return an estimator of a kind with plain parameters; its class comes out of a fixed table."""
+def make_estimator(kind: Any, parameters: Mapping[str, Any]) -> Any:
+    """Return an unfitted estimator with plain parameters; its class comes from a fixed table."""
     from terafactor import KINDS
 
     if kind not in KINDS:
         raise DataError(f"the file holds a {kind!r}, which is none of {', '.join(KINDS)}")
     module, name = KINDS[kind].split(":")
     return getattr(import_module(module), name)._from_file(from_plain(parameters))
+
+
+def _check_finite(arrays: Mapping[str, Array]) -> None:
+    """Refuse arrays with NaN or infinity, which would silently give codes of zero."""
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and array.size and not np.isfinite([array.min(), array.max()]).all():
+            raise DataError(f"array {name!r} of the file has NaN or infinity: the fit that wrote it had diverged")

@@ -1,4 +1,4 @@
-"""The report of a run from what is in its directory."""
+"""Reports of runs, from their directories."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from terafactor.runs.checkpoint import newest
 from terafactor.runs.directory import RunDirectory
 from terafactor.runs.metrics import read_metrics
 from terafactor.runs.parameters import from_plain
-from terafactor.training.model_file import restored
+from terafactor.training.model_file import restore_estimator
 
 logger = logging.getLogger("terafactor")
 
@@ -26,32 +26,42 @@ def report_runs(
     title: str | None = None,
     geometry: tuple[int, ...] | None = None,
 ) -> Path:
-    """Write the report of a run anew, or one page that draws several on the same axes; return its path.
+    """Write the report of a run, or one page that compares several on the same axes; return its path.
 
     Parameters
     ----------
     *directories : paths
-        Run directories, of runs that are done, interrupted or going on.
+        Run directories, of runs that are done, interrupted or running.
     path : path, optional
-        The HTML file. By default ``report.html`` of the only run, or ``report.html`` here for several.
+        The HTML file. By default ``report.html`` in the directory of a single run, or in the current directory for
+        several.
     title : str, optional
-        What the page is called.
+        Title of the page.
     geometry : tuple of int, optional
-        Shape of a row as a picture, (height, width) or (height, width, 3), where the data does not tell.
+        Shape of a row as a picture, (height, width) or (height, width, 3), if the data does not have it.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np
+    >>> from terafactor import MaskedDictionaryLearning, report_runs, train
+    >>> X = np.random.default_rng(0).standard_normal((60, 8))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = train(MaskedDictionaryLearning(3, random_state=0), X, f"{folder}/run")
+    ...     report_runs(f"{folder}/run").name
+    'report.html'
     """
     if path is None:
         path = RunDirectory(directories[0]).report_file if len(directories) == 1 else Path("report.html")
-    contexts = [context_of_run(directory, Path(path).parent) for directory in directories]
+    contexts = [read_context(directory, Path(path).parent) for directory in directories]
     if geometry is not None:
         contexts = [context.shaped(geometry) for context in contexts]
     return write_report(path, *contexts, title=title)
 
 
-def context_of_run(directory: Path | str, folder: Path | None = None) -> ReportContext:
-    """Return what the report of a run is made from. folder: where it will be, to link to what is there.
+def read_context(directory: Path | str, folder: Path | None = None) -> ReportContext:
+    """Return the report context of a run. folder: where the report will be, for links to the files there.
 
-    Rows are read again where the configuration names a file; where that fails, a warning in the page and in the log
-    says so.
+    Rows are read again if the configuration names a file; if that fails, the page and the log have a warning.
     """
     run = RunDirectory(Path(directory).absolute())
     config, history, running = run.config(), read_metrics(run.metrics_file), run.in_use
@@ -65,36 +75,36 @@ def context_of_run(directory: Path | str, folder: Path | None = None) -> ReportC
         return ReportContext(
             kind=config.get("kind", "run"), parameters=from_plain(config.get("parameters", {})), **details
         )
-    estimator = restored(artifact)
+    estimator = restore_estimator(artifact)
     if finished and folder is not None and folder.absolute() == run.path:
         estimator._link(run.path)
     rows, missing = _rows(estimator, config) if estimator._task().shows_rows else (None, None)
     if missing is not None:
-        logger.warning("the report of %s has less in it than it could: %s", run.path, missing)
+        logger.warning("the report of %s is incomplete: %s", run.path, missing)
     return estimator._report_context(rows, warnings=[] if missing is None else [missing], **details)
 
 
 def _latest(run: RunDirectory) -> tuple[Artifact | None, bool]:
-    """Return the newest state of a run, None before its first checkpoint, and whether it is that of its end."""
-    place, finished = run.latest()
-    if place is not None and finished:
-        return read_artifact(place), True
-    checkpoint = newest(run.checkpoints)  # that is whole
+    """Return the newest state of a run (None before its first checkpoint), and whether the run is finished."""
+    path, finished = run.latest()
+    if path is not None and finished:
+        return read_artifact(path), True
+    checkpoint = newest(run.checkpoints)  # latest() does not look for damage
     return None if checkpoint is None else checkpoint[1], False
 
 
 def _rows(estimator: Any, config: dict[str, Any]) -> tuple[Any, str | None]:
-    """Return the rows to show, those held out where some were, or None and what is missing for it and why."""
-    source, lacking = config["data"].get("source"), "neither use nor reconstruction of rows is shown"
+    """Return the rows to show (held-out ones if there are some), or None and a sentence that says why not."""
+    source, missing = config["data"].get("source"), "the report shows neither use nor reconstruction of rows"
     if source is None:
-        return None, f"The data was in memory and is not at hand, so {lacking}."
+        return None, f"The data was an array in memory, so {missing}."
     try:
-        task = copy(estimator)._task()  # what it sets may not fit the model, if the data is another by now
+        task = copy(estimator)._task()  # opening other data may set attributes that do not fit the model
         data = task.open_data(source)
         found = task.describe_data(data).get("fingerprint")
         if found != config["data"].get("fingerprint"):
-            raise DataError("it is other data than the run learned from")
+            raise DataError("it is not the data that the run learned from")
         _, held_out, _ = task.hold_out(data, config.get("holdout", 0), config["seed"])
-    except (TerafactorError, OSError) as error:
-        return None, f"The data could not be read again, so {lacking}: {error}"
+    except (TerafactorError, OSError, LookupError) as error:
+        return None, f"The data could not be read again, so {missing}: {error}"
     return data if held_out is None else held_out, None

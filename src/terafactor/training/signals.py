@@ -10,32 +10,32 @@ from typing import Any, Self
 from terafactor.errors import RunInterruptedError
 from terafactor.solver.callbacks import Snapshot
 
-OF_FIT = ("SIGINT",)
-OF_RUN = ("SIGTERM", "SIGUSR1", "SIGINT")
+FIT_SIGNALS = ("SIGINT",)
+RUN_SIGNALS = ("SIGTERM", "SIGUSR1", "SIGINT")
 
 
 class StopSignals:
-    """Callback and ``with`` block that turn signals into a stop: at once, or between steps after :meth:`hold_back`.
+    """Callback and ``with`` block that turn signals into a stop: at once, or between steps after :meth:`defer`.
 
     An exception raised inside a step would leave the statistics half updated. A second Ctrl-C interrupts at once.
-    Outside the main thread, where Python delivers no signals, it does nothing.
+    Outside the main thread, where Python delivers no signals, this class does nothing.
 
     Parameters
     ----------
     in_run : bool
-        Whether all signals of ``OF_RUN`` are handled, whoever handled them before. Else only Ctrl-C is, and only
-        where Python's own handler is installed.
+        Whether to handle all of ``RUN_SIGNALS``, replacing any other handler. If False, handle Ctrl-C only, and only
+        if Python's own handler is installed.
     """
 
     def __init__(self, *, in_run: bool = False) -> None:
         self.in_run = in_run
         self.received: str | None = None
-        self._held_back = False
+        self._deferred = False
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for name in OF_RUN if self.in_run else OF_FIT:
+            for name in RUN_SIGNALS if self.in_run else FIT_SIGNALS:
                 if hasattr(signal, name):  # Windows lacks SIGUSR1
                     self._install(getattr(signal, name))
         return self
@@ -48,26 +48,26 @@ class StopSignals:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
-    def hold_back(self) -> None:
+    def defer(self) -> None:
         """Let signals wait for the end of the current step from now on."""
-        self._held_back = True
+        self._deferred = True
 
     def __call__(self, snapshot: Snapshot) -> bool:
         return self.received is not None
 
     def name(self, stopped_by: str) -> str:
-        """Return what ended a fit by its name: to the fit, a signal is a callback like any other."""
+        """Return the name of the signal that ended a fit, for which a signal is a callback; else ``stopped_by``."""
         return self.received if self.received is not None and stopped_by == "callback" else stopped_by
 
     def raise_if_received(self) -> None:
-        """Raise the KeyboardInterrupt that was held back, now that the model is in order."""
+        """Raise the deferred KeyboardInterrupt, now that the model is consistent."""
         if self.received is not None:
             raise KeyboardInterrupt
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         name = signal.Signals(number).name
-        if self.in_run and not self._held_back:
-            raise RunInterruptedError(f"stopped by {name} before the first step; to go on, give the same command again")
-        if not self._held_back or name == self.received == "SIGINT":
+        if self.in_run and not self._deferred:
+            raise RunInterruptedError(f"stopped by {name} before the first step: run the same command again")
+        if not self._deferred or name == self.received == "SIGINT":
             raise KeyboardInterrupt
         self.received = name

@@ -45,7 +45,7 @@ class Trainer:
             with unchanged_on_failure(task.estimator), StopSignals(in_run=journal.in_run) as signals:
                 begun = journal.begin(task, X, task.open_data(X))
                 task.prepare(begun.data, begun.start)
-                signals.hold_back()
+                signals.defer()
                 self._learn(begun, signals)
                 advice = [] if signals.received else task.review(begun.data)
             task.commit()

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from terafactor._durable import locked, naming, remove_unfinished, replace_durably, write_durably
+from terafactor._durable import locked, remove_leftovers, replace_durably, storage_errors, write_durably
 from terafactor._random import Purpose, generator
 from terafactor._threads import resolve_threads
 from terafactor._typing import Array, Indices, is_number
@@ -192,7 +192,7 @@ class _Packer:
     def _write_block(self, path: Path, values: Array, order: Indices, coding: Quantization, totals: Totals) -> None:
         wanted = coding.standardized(values)
         stored = coding.stored(wanted)
-        with naming(path):
+        with storage_errors(path):
             path.parent.mkdir(parents=True)
             with open(path, "wb") as file:
                 write_shard(file, self.layout, stored, order)
@@ -280,7 +280,7 @@ def _begun(partial: Path, plan: dict[str, Any]) -> Iterator[None]:
             raise DataError(f"{partial} was left by packing other data, or with other options: remove it first")
         write_durably(left, encoded(plan))
         shutil.rmtree(partial / "unfinished", ignore_errors=True)
-        remove_unfinished(partial)
+        remove_leftovers(partial)
         yield
 
 

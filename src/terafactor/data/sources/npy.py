@@ -9,7 +9,7 @@ from typing import IO
 import numpy as np
 from numpy.lib import format as npy_format
 
-from terafactor._durable import naming
+from terafactor._durable import storage_errors
 from terafactor.data.source import MatrixSource
 from terafactor.data.sources.array import open_array
 from terafactor.data.sources.formats import Format, ends_with, refuse_inside
@@ -25,7 +25,7 @@ def open_npy(path: Path, inside: str | None = None) -> MatrixSource:
     refuse_inside(path, inside)
     if path.is_dir():
         raise DataError(f"{path} is a folder, not a .npy file: for the files in it give a glob, such as {path}/*.npy")
-    with naming(path, "read"), open(path, "rb") as file:
+    with storage_errors(path, "read"), open(path, "rb") as file:
         return RawSource(_layout(file, path))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from terafactor._durable import naming
+from terafactor._durable import storage_errors
 from terafactor._typing import Array
 from terafactor.data.sources.formats import require
 from terafactor.errors import DataError, ParameterError
@@ -170,5 +170,5 @@ def _write_table(frame: Any, path: Path) -> None:
     writers = {".parquet": frame.write_parquet, ".csv": frame.write_csv}
     if path.suffix.lower() not in writers:
         raise ParameterError(f"the output must be a .parquet or .csv file, got {path}")
-    with naming(path):
+    with storage_errors(path):
         writers[path.suffix.lower()](path)

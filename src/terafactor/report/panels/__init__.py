@@ -19,8 +19,8 @@ __all__ = ["panels_of"]
 
 
 def panels_of(contexts: Sequence[ReportContext]) -> list[Panel]:
-    """Return the panels of a page: ours, and those of the estimators, in the place of ours where names agree."""
-    ours: list[Panel] = [
+    """Return the panels of a page: the standard ones, and those of the estimators, which replace equal names."""
+    standard: list[Panel] = [
         SummaryPanel(),
         NoticesPanel(),
         ProgressPanel(),
@@ -29,7 +29,7 @@ def panels_of(contexts: Sequence[ReportContext]) -> list[Panel]:
         ReconstructionPanel(),
         CorrelationPanel(),
     ]
-    named = {panel.name: panel for panel in ours}
+    named = {panel.name: panel for panel in standard}
     for context in contexts:
         named |= {panel.name: panel for panel in context.panels}
     return [*named.values(), SettingPanel()]

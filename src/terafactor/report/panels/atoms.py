@@ -1,4 +1,4 @@
-"""The atoms: pictures where a row is one, else the largest entries of each, or curves."""
+"""The atoms: pictures if rows are pictures, else a map of the largest entries by name, or curves."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from terafactor.report.markup import fragment
 from terafactor.report.panel import Panel
 
 MAX_ATOMS = 1000
-"""Atoms shown; the most used ones where there are more."""
+"""Atoms shown: the most used ones if there are more."""
 
 MAX_NAMED_FEATURES, MAX_NAMED_ATOMS = 50, 60
 """Size of the map of named features."""
 
 PICTURES = """
-<p class="note">{{ note }} Grey is zero, white the largest absolute value of the atom, black minus it.</p>
+<p class="note">{{ note }} Gray is zero, white the largest absolute value of the atom, black minus that value.</p>
 <style>#{{ name }} i { background-image: url({{ image }}) }</style>
 <div class="sprites" id="{{ name }}" style="--across:{{ across }};--ratio:{{ ratio }};--side:{{ side }}px">
 {% for label in labels %}
@@ -53,7 +53,7 @@ atom.</p>
 
 
 class AtomsPanel(Panel):
-    """What was learned."""
+    """The atoms."""
 
     name, title = "atoms", "Atoms"
 
@@ -67,13 +67,13 @@ class AtomsPanel(Panel):
 
 
 def draw_pictures(context: ReportContext, max_atoms: int = MAX_ATOMS) -> str:
-    """Return all atoms as pictures of one sprite."""
+    """Return all atoms as pictures of one sprite sheet."""
     shown = context.atom_order[:max_atoms]
     shape = context.picture_shape or (1, 1, 1)
     each = pictures.MAX_PIXELS // len(shown)
     atoms = np.concatenate([pictures.shrink(atom.reshape(1, *shape), each) for atom in _atoms(context, shown)])
     across = math.ceil(math.sqrt(len(shown)))
-    image = pictures.picture(pictures.sprite(pictures.grey(atoms), across))
+    image = pictures.picture(pictures.sprite(pictures.gray(atoms), across))
     return fragment(
         PICTURES,
         note=_note(context, shown),
@@ -97,7 +97,7 @@ def draw_curves(context: ReportContext, max_atoms: int = MAX_ATOMS) -> str:
 
 
 def draw_map(context: ReportContext) -> str:
-    """Return the entries of the features that matter most, each under its name."""
+    """Return a map of the features with the largest entries, each with its name."""
     shown = context.atom_order[:MAX_NAMED_ATOMS]
     atoms = np.stack(list(_atoms(context, shown)))
     relative = atoms / np.maximum(np.abs(atoms).max(axis=1, keepdims=True), np.finfo(atoms.dtype).tiny)
@@ -112,9 +112,9 @@ def draw_map(context: ReportContext) -> str:
 
 
 def largest_entries(atoms: Array, n_features: int) -> Indices:
-    """Return the features that hold the largest entries of the atoms (k, p), atom by atom and each once.
+    """Return the features with the largest entries of the atoms (k, p), each once, grouped by atom.
 
-    All atoms have their largest entry before any has its second, and so on.
+    The largest entry of each atom is chosen before the second largest of any, and so on.
     """
     depth = min(atoms.shape[1], n_features)
     ranked = np.argsort(-np.abs(atoms), axis=1, kind="stable")[:, :depth]
@@ -125,7 +125,7 @@ def largest_entries(atoms: Array, n_features: int) -> Indices:
 
 
 def _atoms(context: ReportContext, shown: Indices) -> Iterator[Array]:
-    """Yield one atom after the other, without a copy of all."""
+    """Yield the atoms one by one, without a copy of all."""
     return iter(()) if context.components is None else (context.components[atom] for atom in shown)
 
 

@@ -1,4 +1,4 @@
-"""How alike the atoms are."""
+"""Cosines between the atoms."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from terafactor.report.panel import Panel
 from terafactor.report.similarity import Similarity
 
 MAX_SIDE = 500
-"""Pixels of the picture on a side; where there are more atoms, a pixel is the largest correlation of several."""
+"""Width of the picture in pixels; if there are more atoms, a pixel is the largest correlation of several."""
 
 SECTION = """
-<div class="beside">
+<div class="side-by-side">
 <img class="matrix" src="{{ image }}" alt="correlation between atoms">
 <div>
-<p>{{ note }} <span class="key orange"></span>alike, <span class="key blue"></span>opposite; the diagonal is left
+<p>{{ note }} <span class="key orange"></span>similar, <span class="key blue"></span>opposite; the diagonal is left
 out.</p>
-<table class="figures"><caption>Most alike</caption><thead><tr><th>atoms</th><th>correlation</th></tr></thead><tbody>
+<table class="figures"><caption>Most similar pairs</caption>
+<thead><tr><th>atoms</th><th>correlation</th></tr></thead><tbody>
 {% for first, second, value in pairs %}
 <tr><td>{{ first }} and {{ second }}</td><td>{{ "%.2f" | format(value) }}</td></tr>
 {% endfor %}
 </tbody></table>
-<p class="note">Correlation here is the cosine of the angle between two atoms. Near 1 or -1, one of the two is
-superfluous.</p>
+<p class="note">Correlation is the cosine of the angle between two atoms. Near 1 or -1, one of the two is
+redundant.</p>
 </div></div>
 """
 
@@ -46,7 +47,7 @@ class CorrelationPanel(Panel):
 
 
 def coarse(matrix: Array, side: int) -> Array:
-    """Return a square matrix with at most ``side`` rows, each entry the largest in absolute value of a block."""
+    """Return a square matrix with at most ``side`` rows: the entry of largest absolute value of each block."""
     block = -(-len(matrix) // side)
     if block <= 1:
         return matrix
@@ -62,4 +63,4 @@ def _note(found: Similarity, context: ReportContext) -> str:
     total = 0 if context.components is None else len(context.components)
     shown = len(found.atoms)
     which = f"All {total:,} atoms" if shown == total else f"The first {shown:,} of {total:,} atoms"
-    return f"{which}, {'as they are numbered' if context.sample is None else 'the most used first'}."
+    return f"{which}, {'by number' if context.sample is None else 'the most used first'}."

@@ -1,4 +1,4 @@
-"""What went wrong or could go better, and what to do."""
+"""What went wrong or could be better, and what to do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIST = """
 
 
 class NoticesPanel(Panel):
-    """Warnings in _format."""
+    """Notices, with what to do."""
 
     name, title = "notices", "Worth knowing"
 

@@ -1,4 +1,4 @@
-"""Objective against time, samples and bytes read; sparsity and memory along the way."""
+"""Objective against time, rows and bytes read; sparsity and memory against time."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ X_AXES = (Axis("time", "duration"), Axis("rows seen", "count"), Axis("bytes read
 NO_CURVE = """
 <p class="note">
 {%- if running -%}
-The {{ name }} is known once so far; its curve begins with the next evaluation.
+There is one evaluation of the {{ name }} so far; the curve begins with the next one.
 {%- else -%}
-The {{ name }} is known once only, so there is no curve. <code>fit(X, validation=rows)</code> records the objective on
-held-out rows along the way.
+There is no curve: the {{ name }} was evaluated only once. <code>fit(X, validation=rows)</code> records the objective
+on held-out rows during the fit.
 {%- endif -%}
 </p>
 """
@@ -32,15 +32,15 @@ CHARTS = """
 """
 
 MORE = {
-    "surrogate": ("Surrogate: what the steps minimise", Axis("surrogate")),
+    "surrogate": ("Surrogate: what the steps minimize", Axis("surrogate")),
     "sparsity": ("l1 / l2 norm of atoms: smaller is sparser", Axis("l1 / l2")),
-    "memory": ("Memory: largest so far", Axis("memory", "data_size")),
+    "memory": ("Peak memory", Axis("memory", "data_size")),
 }
-"""Other figures of the history: what to say about each, and how to write it."""
+"""Other figures of the history: caption and axis of each."""
 
 
 class ProgressPanel(Panel):
-    """How the run went; several runs share the axes."""
+    """Curves of the history; several runs share the axes."""
 
     name, title = "progress", "Progress"
 
@@ -63,7 +63,7 @@ class ProgressPanel(Panel):
 
 
 def _main_chart(figure: str, contexts: Sequence[ReportContext]) -> str:
-    """Return the chart of the figure that falls, or the reason why there is none."""
+    """Return the chart of the progress, or the reason why there is none."""
     if all(len(context.known_progress) < 2 for context in contexts):
         return fragment(NO_CURVE, name=figure, running=contexts[0].running)
     curves = [Curve(context.title, _positions(context), context.progress) for context in contexts]
@@ -89,6 +89,6 @@ def _caption(contexts: Sequence[ReportContext]) -> str:
     name = figure[0].upper() + figure[1:]
     if len(contexts) > 1:
         apart = differences(contexts)
-        verdict = f", which do not compare: they differ in {apart}" if apart else "; lower is better"
+        verdict = f", which are not comparable: they differ in {apart}" if apart else "; lower is better"
         return f"{name} of {len(contexts)} runs{verdict}"
     return f"{name}: from {number(known[0])} to {number(known[-1])}, lowest {number(known.min())}"

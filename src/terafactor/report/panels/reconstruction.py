@@ -1,4 +1,4 @@
-"""How well single rows are reconstructed: best, median and worst, side by side."""
+"""Reconstruction of single rows: the best, the median and the worst."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from terafactor.report.context import Example, ReportContext, RowSample
 from terafactor.report.markup import fragment
 from terafactor.report.panel import Panel
 
-MAX_SIDE_PIXELS = 40_000
-"""Pixels of one picture of a row."""
+MAX_ROW_PIXELS = 40_000
+"""Pixels of the picture of a row."""
 
 SECTION = """
 <p class="note">{{ note }}</p>
@@ -42,7 +42,7 @@ OVERLAY = """
 
 
 class ReconstructionPanel(Panel):
-    """Rows beside what their codes stand for."""
+    """Rows next to their reconstructions."""
 
     name, title = "reconstruction", "Reconstruction of rows"
 
@@ -77,7 +77,7 @@ def _distribution(sample: RowSample) -> str:
 
 
 def _triple(example: Example, shape: tuple[int, int, int]) -> str:
-    """Return row, reconstruction and difference as pictures on one scale of grey."""
+    """Return row, reconstruction and difference as pictures on one gray scale."""
     scale = float(np.nanmax(np.abs(example.values), initial=0.0))
     rows = {
         "row": example.values,
@@ -89,7 +89,7 @@ def _triple(example: Example, shape: tuple[int, int, int]) -> str:
 
 
 def _picture(row: Array, scale: float) -> str:
-    return pictures.picture(pictures.sprite(pictures.grey(pictures.shrink(row, MAX_SIDE_PIXELS), scale), 1))
+    return pictures.picture(pictures.sprite(pictures.gray(pictures.shrink(row, MAX_ROW_PIXELS), scale), 1))
 
 
 def _overlay(example: Example) -> str:

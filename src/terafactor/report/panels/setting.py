@@ -1,4 +1,4 @@
-"""What was run, on what, with what."""
+"""Data, parameters, software and machine of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first thing a reader sees: how far it came, how long it took."""
+"""Key figures of a run: objective, time, rows, bytes, atoms."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TILES = """
 """
 
 TABLE = """
-{% if differences %}<p class="alert">These runs differ in {{ differences }}: their figures do not compare, and a lower
+{% if differences %}<p class="alert">These runs are not comparable: they differ in {{ differences }}. A lower
 {{ figure }} is not better.</p>{% endif %}
 <div class="wide"><table class="figures">
 <thead><tr><th>run</th><th>{{ figure }}</th><th>lowest</th><th>time</th><th>rows seen</th><th>read</th>
@@ -48,13 +48,13 @@ class SummaryPanel(Panel):
 
     def compare(self, contexts: Sequence[ReportContext]) -> str:
         figure = contexts[0].progress_name
-        how = {
+        values = {
             "differing": differing(contexts),
             "lowest": lowest,
             "newest": newest,
             "differences": differences(contexts),
         }
-        return fragment(TABLE, contexts=contexts, figure=figure, **how)
+        return fragment(TABLE, contexts=contexts, figure=figure, **values)
 
 
 def differing(contexts: Sequence[ReportContext]) -> list[str]:
@@ -69,7 +69,7 @@ def lowest(context: ReportContext) -> float | None:
 
 
 def newest(context: ReportContext) -> float | None:
-    """Return the last figure that is known."""
+    """Return the last known figure of the history."""
     return float(context.known_progress[-1]) if len(context.known_progress) else None
 
 
@@ -82,9 +82,9 @@ def _progress_tiles(context: ReportContext) -> list[tuple[str, str, str]]:
             fragment("{{ value | number }}", value=newest(context)),
             context.convergence or _fall(context),
         ),
-        ("time to learn", fragment("{{ value | duration }}", value=context.last.seconds), "evaluations aside"),
+        ("time to learn", fragment("{{ value | duration }}", value=context.last.seconds), "without evaluations"),
         ("rows seen", fragment("{{ value | count }}", value=context.last.n_samples), _pace(context)),
-        ("read", fragment("{{ value | data_size }}", value=context.last.bytes_read), "from the source"),
+        ("data read", fragment("{{ value | data_size }}", value=context.last.bytes_read), "from the data source"),
     ]
 
 
@@ -93,7 +93,7 @@ def _model_tiles(context: ReportContext) -> list[tuple[str, str, str]]:
         return []
     n_atoms, n_features = context.components.shape
     reduction = context.parameters.get("reduction", 1)
-    share = "all at every step" if reduction == 1 else fragment("one in {{ r | number }} per step", r=reduction)
+    share = "all at every step" if reduction == 1 else fragment("one in {{ r | number }} at every step", r=reduction)
     return [
         ("atoms", fragment("{{ n | count }}", n=n_atoms), "learned"),
         ("features", fragment("{{ n | count }}", n=n_features), share),

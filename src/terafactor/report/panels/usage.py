@@ -1,4 +1,4 @@
-"""Which atoms serve, and how sparse codes and atoms are."""
+"""Which atoms are used, and how sparse codes and atoms are."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECTION = """
 
 
 class UsagePanel(Panel):
-    """Use of atoms by some rows."""
+    """Use of atoms by a sample of rows."""
 
     name, title = "usage", "Use of atoms"
 
@@ -32,7 +32,7 @@ def _charts_of_codes(sample: RowSample) -> list[str]:
     order = np.argsort(-sample.usage, kind="stable")
     names = [f"atom {atom}" for atom in order]
     rank = Axis("atoms, most used first", "count")
-    size = bar_chart("Mean size of codes where not zero", rank, Axis("mean |code|"), sample.magnitude[order], names)
+    size = bar_chart("Mean size of nonzero codes", rank, Axis("mean |code|"), sample.magnitude[order], names)
     if (sample.codes != 0).all():
         return [size]
     n_used = (sample.codes != 0).sum(axis=1)
@@ -45,14 +45,14 @@ def _charts_of_codes(sample: RowSample) -> list[str]:
 
 
 def _charts_of_atoms(context: ReportContext) -> list[str]:
-    """Return a chart of how full the atoms are, where some of their entries are zero."""
+    """Return a chart of the nonzero entries of each atom, if some entries are zero."""
     if context.components is None or _atom_zeros(context) == 0:
         return []
-    full = np.array([np.count_nonzero(atom) / len(atom) for atom in context.components])
-    order = np.argsort(-full, kind="stable")
-    axis = Axis("atoms, fullest first", "count")
+    density = np.array([np.count_nonzero(atom) / len(atom) for atom in context.components])
+    order = np.argsort(-density, kind="stable")
+    axis = Axis("atoms, densest first", "count")
     names = [f"atom {atom}" for atom in order]
-    return [bar_chart("Entries of each atom that are not zero", axis, Axis("entries", "percent"), full[order], names)]
+    return [bar_chart("Nonzero entries of each atom", axis, Axis("entries", "percent"), density[order], names)]
 
 
 def _sentence(context: ReportContext) -> str:

@@ -1,11 +1,11 @@
-/* Draws the charts of the page and keeps the page of a running fit fresh. */
+/* Draws the charts of the page, and reloads the page of a running fit. */
 "use strict";
 (() => {
   const DASHES = [[], [8, 4], [2, 3], [12, 4, 2, 4]];
-  const N_COLOURS = 7;
+  const N_COLORS = 7;
   const FONT = "12px " + getComputedStyle(document.body).fontFamily;
 
-  /* ---- numbers, as terafactor.report.words writes them ---- */
+  /* ---- numbers, in the formats of terafactor._format ---- */
 
   const digits = (value, n) => String(Number(value.toPrecision(n)));
 
@@ -32,7 +32,7 @@
     duration: (v, n = 3) => duration(v, n),
   };
 
-  /* labels of axes are short, 20k rather than 20,000, with as many digits as tell them apart */
+  /* tick labels are short (20k rather than 20,000), with enough digits to differ */
   const tickFormats = { ...formats, count: (v, n = 3) => scaled(v, ["", "k", "M", "G", "T"], n) };
 
   function tickLabels(ticks, unit) {
@@ -42,19 +42,19 @@
     return ticks.map((tick) => (tick === null ? "" : tickFormats[unit](tick, n)));
   }
 
-  /* times are read in sixties */
+  /* times count in sixties */
   const DURATION_STEPS = [
     ...[1e-4, 1e-3, 1e-2, 1e-1].flatMap((power) => [power, 2 * power, 5 * power]),
     1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 432000, 864000,
   ];
 
-  /* there is no half of an atom */
+  /* counts have no fractions */
   const TENS = Array.from({ length: 15 }, (_, power) => 10 ** (power + 1));
   const COUNT_STEPS = [1, 2, 3, 4, 5, ...TENS.flatMap((ten) => [ten, 2 * ten, 2.5 * ten, 5 * ten])];
 
   const STEPS = { count: COUNT_STEPS, duration: DURATION_STEPS };
 
-  /* ---- what the reader chose survives a refresh ---- */
+  /* ---- the choices of the reader survive a reload ---- */
 
   const store = {
     get: (key) => { try { return sessionStorage.getItem(location.pathname + key); } catch { return null; } },
@@ -63,8 +63,8 @@
 
   /* ---- one chart ---- */
 
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const seriesColour = (index) => colour("--series" + (index % N_COLOURS));
+  const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const seriesColor = (index) => color("--series" + (index % N_COLORS));
 
   class Chart {
     constructor(figure, number) {
@@ -110,7 +110,7 @@
       return button;
     }
 
-    /* every series on the union of all positions, as uPlot wants it */
+    /* every series on the union of all positions, as uPlot needs it */
     data() {
       const tables = this.spec.series.map((series) => {
         let x = series.xs[this.axis], y = series.y;
@@ -164,10 +164,10 @@
     }
 
     series(series, index, bars) {
-      const shared = { label: series.label, stroke: seriesColour(index), spanGaps: true };
-      if (bars) return { ...shared, fill: seriesColour(0), width: 0, points: { show: false }, paths: uPlot.paths.bars({ size: [0.85, 40] }) };
+      const shared = { label: series.label, stroke: seriesColor(index), spanGaps: true };
+      if (bars) return { ...shared, fill: seriesColor(0), width: 0, points: { show: false }, paths: uPlot.paths.bars({ size: [0.85, 40] }) };
       const few = series.y.length <= 60;
-      return { ...shared, width: 2, dash: DASHES[index % DASHES.length], points: { show: few, size: 5, fill: seriesColour(index) } };
+      return { ...shared, width: 2, dash: DASHES[index % DASHES.length], points: { show: few, size: 5, fill: seriesColor(index) } };
     }
 
     xAxis() {
@@ -195,7 +195,7 @@
       this.spec.series.forEach((series, index) => {
         const item = this.legend.appendChild(document.createElement("li"));
         const line = item.appendChild(document.createElement("span"));
-        line.className = "key series" + (index % N_COLOURS);
+        line.className = "key series" + (index % N_COLORS);
         item.append(series.label);
       });
     }
@@ -218,7 +218,7 @@
       const x = plot.data[0][place], y = plot.data[index + 1][place];
       if (this.spec.series.length > 1) {
         const key = line.appendChild(document.createElement("span"));
-        key.className = "key series" + (index % N_COLOURS);
+        key.className = "key series" + (index % N_COLORS);
         line.append(series.label + ": ");
       }
       const value = line.appendChild(document.createElement("b"));
@@ -230,11 +230,11 @@
   }
 
   function axisStyle() {
-    const grid = { stroke: colour("--grid"), width: 1 };
-    return { stroke: colour("--faint"), grid, ticks: { ...grid, size: 5 }, font: FONT, labelFont: FONT };
+    const grid = { stroke: color("--grid"), width: 1 };
+    return { stroke: color("--faint"), grid, ticks: { ...grid, size: 5 }, font: FONT, labelFont: FONT };
   }
 
-  /* room for the widest label of an axis beside its ticks; measured apart from uPlot, which remembers its font */
+  /* room for the widest tick label; measured on a separate canvas, as uPlot caches the font of its own */
   const ruler = document.createElement("canvas").getContext("2d");
   function labelSpace(_, labels) {
     ruler.font = FONT;
@@ -260,7 +260,7 @@
     return null;
   }
 
-  /* ---- the page of a run that goes on ---- */
+  /* ---- the page of a running fit ---- */
 
   function keepFresh(seconds) {
     const status = document.getElementById("live"), pause = document.getElementById("pause");
@@ -268,9 +268,9 @@
     let paused = store.get("#paused") === "true";
     const age = () => Math.max(0, Math.round(Date.now() / 1000 - written));
     const show = () => {
-      const stale = age() > 3600 ? ". Nothing new for long: if the run has died, resume it." : "";
+      const stale = age() > 3600 ? ". No update for an hour: if the run has died, resume it." : "";
       status.textContent = formats.duration(age()) + " ago" + stale;
-      pause.textContent = paused ? "refresh again" : "pause";
+      pause.textContent = paused ? "resume updates" : "pause updates";
     };
     pause.hidden = false;
     pause.addEventListener("click", () => { paused = !paused; store.set("#paused", String(paused)); show(); });
@@ -278,7 +278,7 @@
     setInterval(() => {
       const looking = document.querySelector(".tooltip:not([hidden])") || charts.some((chart) => chart.isZoomed());
       const busy = document.hidden || looking;
-      if (!paused && !busy) location.reload();  // browsers come back to where the page was scrolled to
+      if (!paused && !busy) location.reload();  // browsers restore the scroll position
     }, 1000 * seconds);
     show();
   }

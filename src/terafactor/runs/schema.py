@@ -1,0 +1,97 @@
+"""What must hold in each document that terafactor reads: ``manifest.json``, ``config.toml``, ``metrics.jsonl``.
+
+A document is checked once, where it is read. Fields that no rule names are left alone: a later version may add some.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from terafactor.errors import DataError
+
+MAX_COUNT = 2**63
+"""Counts are below this, as 64-bit integers are."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What the value of a field must be."""
+
+    needed: str
+    """Description for the error."""
+
+    holds: Callable[[Any], bool]
+    """Whether a value is that."""
+
+    required: bool = True
+    """Whether the field must be there."""
+
+    def or_none(self) -> Rule:
+        """Return a rule that allows None, too."""
+        return replace(self, needed=f"{self.needed} or null", holds=lambda value: value is None or self.holds(value))
+
+    def optional(self) -> Rule:
+        """Return a rule of a field that may be absent."""
+        return replace(self, required=False)
+
+
+Schema = Mapping[str, "Rule | Schema"]
+"""Rules by field; a schema in the place of a rule is that of a nested document, which must be there."""
+
+
+def check_document(document: Any, schema: Schema, name: str) -> None:
+    """Raise a DataError that names the first field which breaks its rule."""
+    if not TABLE.holds(document):
+        raise _invalid(name, TABLE.needed, document)
+    for field, rule in schema.items():
+        where = f"{field} of {name}"
+        if field not in document:
+            if not isinstance(rule, Rule) or rule.required:
+                raise DataError(f"{name} has no {field}: it was not written by terafactor, or was changed since")
+        elif not isinstance(rule, Rule):
+            check_document(document[field], rule, where)
+        elif not rule.holds(document[field]):
+            raise _invalid(where, rule.needed, document[field])
+
+
+def _invalid(what: str, needed: str, value: Any) -> DataError:
+    text = repr(value)
+    shown = text if len(text) < 80 else f"{text[:77]}..."
+    return DataError(f"{what} must be {needed}, got {shown}: it was not written by terafactor, or was changed since")
+
+
+def is_text(value: Any) -> bool:
+    """Whether a value is a string."""
+    return isinstance(value, str)
+
+
+def is_count(value: Any) -> bool:
+    """Whether a value is an integer that counts something."""
+    return type(value) is int and 0 <= value < MAX_COUNT
+
+
+def _is_finite(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
+
+
+def _is_source(value: Any) -> bool:
+    """Whether a value is a path, several, or several by name."""
+    if isinstance(value, dict):
+        return all(is_text(name) and not isinstance(part, dict) and _is_source(part) for name, part in value.items())
+    return is_text(value) or (isinstance(value, list) and all(map(is_text, value)))
+
+
+TEXT = Rule("a string", is_text)
+COUNT = Rule("an integer >= 0 and below 2^63", is_count)
+NUMBER = Rule("a finite number", _is_finite)
+TABLE = Rule("a table of fields", lambda value: isinstance(value, dict) and all(map(is_text, value)))
+DIGEST = Rule("64 hexadecimal digits", lambda value: is_text(value) and re.fullmatch("[0-9a-f]{64}", value) is not None)
+SHAPE = Rule(
+    "a list of two integers >= 0",
+    lambda value: isinstance(value, list) and len(value) == 2 and all(map(is_count, value)),
+)
+SOURCE = Rule("a path, a list of paths, or either by name", _is_source)
