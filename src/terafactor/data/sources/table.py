@@ -20,30 +20,30 @@ from terafactor.data.sources.chunked import ChunkedSource
 from terafactor.data.sources.formats import Format, check_matrix, ends_with, is_a, reading_dtype, refuse_inside, require
 from terafactor.errors import DataError
 
-ROWS_TOGETHER = 1024
-"""Rows of a table read together: a file of columns gives up single rows at a high price."""
+BLOCK_ROWS = 1024
+"""Rows of a table that are read together: reading single rows of a columnar file is expensive."""
 
 NUMBERS = {
     "Boolean": "bool",
     **{name: name.lower() for name in ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")},
     **{name: name.lower() for name in ("Float16", "Float32", "Float64")},
 }
-"""Types of columns that are numbers, and what NumPy calls them."""
+"""Numeric column types of polars, and their NumPy names."""
 
 ARROW_SUFFIXES = (".arrow", ".feather", ".ipc")
 
-INDEX = re.compile(r"__index_level_\d+__")
-"""What pandas calls the column of an index without a name."""
+UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
+"""Name that pandas gives the stored column of an unnamed index."""
 
 
 class TableSource(ChunkedSource):
-    """A Parquet or Arrow file, each column a feature; only the columns asked for are read.
+    """A Parquet or Arrow file, each column a feature; only the columns that are needed are read.
 
     Parameters
     ----------
     path : Path
     columns : sequence of str, optional
-        Which columns, in this order; by default all of them but the index of a pandas frame.
+        Columns to read, in this order; by default all except the index of a pandas frame.
     """
 
     def __init__(self, path: Path, columns: Sequence[str] | None = None) -> None:
@@ -51,7 +51,7 @@ class TableSource(ChunkedSource):
         self.name = str(path)
         try:
             scan = polars.scan_ipc if path.name.endswith(ARROW_SUFFIXES) else polars.scan_parquet
-            self._table = scan(glob.escape(str(path)))  # polars would take t[1].parquet for a pattern
+            self._table = scan(glob.escape(str(path)))  # otherwise polars treats t[1].parquet as a pattern
             schema = self._table.collect_schema()
             n_rows = self._table.select(polars.len()).collect().item()
             index = _stored_index(polars, path)
@@ -60,14 +60,14 @@ class TableSource(ChunkedSource):
         self.columns = _check_columns(schema, columns, self.name, index)
         self.shape = check_matrix((n_rows, len(self.columns)), self.name)
         self.dtype = _common_dtype([schema[column] for column in self.columns], self.name)
-        self.chunk = (min(ROWS_TOGETHER, n_rows), 1)
+        self.chunk = (min(BLOCK_ROWS, n_rows), 1)
         self.feature_names = self.columns
         self._path = path
 
-    def in_order(self, names: Sequence[str]) -> MatrixSource:
+    def reorder_features(self, names: Sequence[str]) -> MatrixSource:
         return type(self)(self._path, names)
 
-    def box(self, rows: slice, columns: slice) -> Array:
+    def read_rectangle(self, rows: slice, columns: slice) -> Array:
         part = self._table.slice(rows.start, rows.stop - rows.start).select(self.columns[columns])
         return np.asarray(part.collect().to_numpy(), self.dtype)
 
@@ -79,11 +79,11 @@ class FrameSource(ArraySource):
     ----------
     frame : polars.DataFrame
     name : str
-        What errors call it.
+        Name in error messages.
     columns : sequence of str, optional
-        Which columns, in this order; by default all of them but ``index``.
+        Columns to read, in this order; by default all except ``index``.
     index : collection of str
-        Columns that pandas says are an index.
+        Columns that the pandas metadata declare an index.
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class FrameSource(ArraySource):
         super().__init__(np.ascontiguousarray(frame.select(names).to_numpy(), dtype), name, allow_nan=True)
         self.feature_names = names
 
-    def in_order(self, names: Sequence[str]) -> MatrixSource:
-        moved = copy(self)
-        moved.array = self.array[:, [(self.feature_names or []).index(name) for name in names]]
-        moved.feature_names = list(names)
-        return moved
+    def reorder_features(self, names: Sequence[str]) -> MatrixSource:
+        reordered = copy(self)
+        reordered.array = self.array[:, [(self.feature_names or []).index(name) for name in names]]
+        reordered.feature_names = list(names)
+        return reordered
 
 
 def open_table(path: Path, inside: str | None = None, *, columns: Sequence[str] | None = None) -> MatrixSource:
@@ -111,7 +111,7 @@ def open_table(path: Path, inside: str | None = None, *, columns: Sequence[str] 
 def open_frame(frame: Any, *, columns: Sequence[str] | None = None) -> MatrixSource:
     """Return the columns of a data frame or table in memory as features.
 
-    Missing entries are NaN, refused when they are read unless they stand for missing.
+    Missing entries are NaN, which is an error when read unless it marks missing values.
     """
     polars = require("polars", extra="tables", purpose=f"reading a {type(frame).__name__}")
     name, index = f"the {type(frame).__name__}", frozenset[str]()
@@ -123,26 +123,26 @@ def open_frame(frame: Any, *, columns: Sequence[str] | None = None) -> MatrixSou
     return FrameSource(frame, name, columns, index)
 
 
-def at_hand(thing: Any) -> Any:
-    """Return what validation takes: a lazy frame computed, an Arrow table without an index of pandas, NaN for pd.NA.
+def prepare_for_validation(data: Any) -> Any:
+    """Collect a lazy frame, drop the pandas index of an Arrow table, and replace pd.NA by NaN.
 
-    A frame of pandas stays sparse where all it leaves out are zeros; anything else is returned as it is.
+    A pandas frame whose columns are all sparse with fill value 0 stays sparse. Other data are returned unchanged.
     """
-    if is_a(thing, "polars", "LazyFrame"):
-        return thing.collect()
-    if is_a(thing, "pandas", "DataFrame"):
-        sparse = all(_is_sparse(dtype) and dtype.fill_value == 0 for dtype in thing.dtypes)
-        return thing if sparse else _without_na(_dense(thing))
-    if type(thing) is np.ndarray and thing.dtype == object and "pandas" in sys.modules:
-        return np.where(sys.modules["pandas"].isna(thing), np.nan, thing)
-    if is_a(thing, "pyarrow", "Table"):
-        index = _index_columns(thing.schema.pandas_metadata or {})
-        return thing.select([name for name in thing.column_names if not _is_index(name, index)])
-    return thing
+    if is_a(data, "polars", "LazyFrame"):
+        return data.collect()
+    if is_a(data, "pandas", "DataFrame"):
+        sparse = all(_is_sparse(dtype) and dtype.fill_value == 0 for dtype in data.dtypes)
+        return data if sparse else _without_na(_dense(data))
+    if type(data) is np.ndarray and data.dtype == object and "pandas" in sys.modules:
+        return np.where(sys.modules["pandas"].isna(data), np.nan, data)
+    if is_a(data, "pyarrow", "Table"):
+        index = _index_columns(data.schema.pandas_metadata or {})
+        return data.select([name for name in data.column_names if not _is_index(name, index)])
+    return data
 
 
 def _dense(frame: Any) -> Any:
-    """Return a frame of pandas whose sparse columns are dense, what they leave out filled in."""
+    """Return a pandas frame with its sparse columns made dense."""
     stored = {name: dtype.subtype for name, dtype in frame.dtypes.items() if _is_sparse(dtype)}
     return frame.astype(stored) if stored else frame
 
@@ -152,60 +152,60 @@ def _is_sparse(dtype: Any) -> bool:
 
 
 def _without_na(frame: Any) -> Any:
-    """Return a frame of pandas with NaN for pd.NA among objects, which no conversion to numbers takes."""
+    """Return a pandas frame with NaN in place of pd.NA in object columns, which cannot be converted to numbers."""
     return frame.mask(frame.isna(), np.nan) if object in frame.dtypes.tolist() else frame
 
 
 def _stored_index(polars: Any, path: Path) -> frozenset[str]:
-    """Return the columns of a file that hold the index of a pandas frame; an Arrow file tells by their names only."""
+    """Return the columns of a Parquet file that hold the index of a pandas frame; Arrow metadata are not read."""
     if path.name.endswith(ARROW_SUFFIXES) or not hasattr(polars, "read_parquet_metadata"):  # older versions
         return frozenset()
     return _index_columns(json.loads(polars.read_parquet_metadata(path).get("pandas", "{}")))
 
 
 def _index_columns(pandas_metadata: Mapping[str, Any]) -> frozenset[str]:
-    """Return the columns that pandas says are its index; one that just counts the rows is not stored as a column."""
+    """Return the columns that the pandas metadata declare an index; a RangeIndex is not stored as a column."""
     return frozenset(column for column in pandas_metadata.get("index_columns", ()) if isinstance(column, str))
 
 
-def _is_index(column: str, told: Collection[str]) -> bool:
-    """Whether a column is an index of pandas: its metadata ``told`` so, or its name does."""
-    return column in told or INDEX.fullmatch(column) is not None
+def _is_index(column: str, declared: Collection[str]) -> bool:
+    """Return whether a column is a pandas index: ``declared`` by the metadata, or recognized by its name."""
+    return column in declared or UNNAMED_INDEX.fullmatch(column) is not None
 
 
 def _check_columns(
     schema: Any, columns: Sequence[str] | None, name: str, index: Collection[str] = frozenset()
 ) -> list[str]:
-    """Return the columns chosen, by default all but an index, or say which is missing or holds no numbers."""
+    """Return the chosen columns, by default all except an index; refuse missing and non-numeric ones by name."""
     features = [column for column in schema if not _is_index(column, index)]
     chosen = features if columns is None else list(columns)
     missing = [column for column in chosen if column not in schema]
     if missing:
         raise DataError(f"{name} has no column {missing[0]!r}; it has {', '.join(list(schema)[:20])}")
-    words = [column for column in chosen if str(schema[column]) not in NUMBERS]
-    if words:
+    non_numeric = [column for column in chosen if str(schema[column]) not in NUMBERS]
+    if non_numeric:
         raise DataError(
-            f"column {words[0]!r} of {name} holds {schema[words[0]]}, which is no number: "
+            f"column {non_numeric[0]!r} of {name} holds {schema[non_numeric[0]]}, which is not a number: "
             "choose others, as in open_source(table, columns=[...])"
         )
     return chosen
 
 
 def _common_dtype(types: Sequence[Any], name: str) -> np.dtype[np.floating]:
-    """Return float32 when all columns fit it exactly."""
+    """Return float32 if it represents all columns exactly, float64 otherwise."""
     read_as = [reading_dtype(NUMBERS[str(kind)], name) for kind in set(types)]
     return max(read_as, key=lambda dtype: dtype.itemsize)
 
 
 FORMAT = Format(
     name="table",
-    understands=".parquet, .arrow, .feather files of numbers, data frames of polars, pandas and Arrow tables",
+    description=".parquet, .arrow, .feather files of numbers, data frames of polars, pandas and Arrow tables",
     is_path=ends_with(".parquet", ".pq", *ARROW_SUFFIXES),
     open_path=open_table,
-    is_object=lambda thing: (
-        is_a(thing, "polars", "DataFrame", "LazyFrame")
-        or is_a(thing, "pyarrow", "Table")
-        or is_a(thing, "pandas", "DataFrame")
+    is_object=lambda data: (
+        is_a(data, "polars", "DataFrame", "LazyFrame")
+        or is_a(data, "pyarrow", "Table")
+        or is_a(data, "pandas", "DataFrame")
     ),
     open_object=open_frame,
 )

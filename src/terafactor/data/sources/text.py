@@ -1,4 +1,4 @@
-"""Text files of numbers, a row per line."""
+"""Text files of numbers, one row per line."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from terafactor.data.sources.table import FrameSource
 from terafactor.errors import DataError
 
 SEPARATORS = ",;\t|"
-"""What may stand between two numbers."""
+"""Characters that may separate two numbers."""
 
-BLANK = re.compile(rb"\n[ \r\n]*\n")
-"""Lines with nothing on them, from the end of the line before them to their own; tabs part missing numbers."""
+BLANK_LINES = re.compile(rb"\n[ \r\n]*\n")
+"""Blank lines, with the line break before them. Lines of tabs are not blank: tabs separate missing numbers."""
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null")
-"""What stands for a number that is missing."""
+"""Fields that mark a missing number."""
 
 
 def open_text(path: Path, inside: str | None = None, *, columns: Sequence[str] | None = None) -> MatrixSource:
-    """Return the columns of a text file as features, loaded whole: where a row begins, only reading all tells.
+    """Return the columns of a text file as features, loaded whole, since the starts of rows are unknown.
 
-    The first line names them unless all of it are numbers. Missing entries are NaN, refused when they are read unless
-    they stand for missing.
+    The first line names the columns unless it holds only numbers. Missing entries are NaN, which is an error when read
+    unless it marks missing values.
     """
     refuse_inside(path, inside)
     polars = require("polars", extra="tables", purpose=f"reading {path}")
@@ -49,8 +49,8 @@ def open_text(path: Path, inside: str | None = None, *, columns: Sequence[str] |
 
 
 def _without_blank_lines(content: bytes) -> bytes:
-    """Return the content of a file but for lines with nothing on them."""
-    return BLANK.sub(b"\n", b"\n" + content + b"\n")[1:]
+    """Return the content of a file without blank lines."""
+    return BLANK_LINES.sub(b"\n", b"\n" + content + b"\n")[1:]
 
 
 def _is_number(field: str) -> bool:
@@ -64,7 +64,7 @@ def _is_number(field: str) -> bool:
 
 FORMAT = Format(
     name="text",
-    understands=".csv and .tsv files of numbers, .gz or not",
+    description=".csv and .tsv files of numbers, .gz or not",
     is_path=ends_with(".csv", ".tsv", ".csv.gz", ".tsv.gz"),
     open_path=open_text,
 )
