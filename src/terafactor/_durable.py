@@ -12,7 +12,7 @@ from terafactor.errors import DataError, StorageError
 
 
 @contextlib.contextmanager
-def naming(path: Path, action: str = "write") -> Iterator[None]:
+def naming(path: Path | str, action: str = "write") -> Iterator[None]:
     """Turn what the system says into an error that names the file: most system calls do not."""
     try:
         yield

@@ -131,6 +131,10 @@ def _open_path(path: Path, inside: str | None, scheme: str | None, options: dict
     form = None if scheme is None else _format_of_scheme(scheme)
     if not path.exists():
         raise DataError(f"{path} does not exist")
+    if not (path.is_file() or path.is_dir()):
+        raise DataError(
+            f"{path} is not a regular file, but a pipe, socket or device: write its content to a file first"
+        )
     for candidate in formats() if form is None else (form,):
         if form is not None or candidate.is_path(path):
             return candidate.open_path(path, inside, **options)

@@ -9,6 +9,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from terafactor._durable import naming
+from terafactor._memory import check_size, max_bytes
 from terafactor._typing import Array, Indices
 from terafactor.data.source import MatrixSource, check_indices
 from terafactor.data.sources.array import open_array
@@ -76,7 +78,7 @@ class SparseHDF5Source(MatrixSource):
         check_indices(rows, self.shape[0], "rows")
         indices: list[Array] = [np.empty(0, np.int64)]
         entries: list[Array] = [np.empty(0, self.dtype)]
-        with open_file(self._h5py, self.path) as file:
+        with naming(self.name, "read"), open_file(self._h5py, self.path) as file:
             found = file[self.group]
             for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1) if len(rows) else ():
                 part = slice(int(self._starts[run[0]]), int(self._starts[run[-1] + 1]))
@@ -145,11 +147,15 @@ def _check_group(group: Any, name: str) -> None:
 
 def _checked_starts(group: Any, n_rows: int, name: str) -> Indices:
     """Return the starts of the rows (n + 1,), or refuse them if they are inconsistent."""
+    limit = max_bytes()
+    check_size(16 * len(group["indptr"]), name, limit)  # as stored, and as int64
     starts = group["indptr"][:].astype(np.int64)
     n_entries = len(group["data"])
     right_length = len(starts) == n_rows + 1 and len(group["indices"]) == n_entries
     if not (right_length and starts[0] == 0 and starts[-1] == n_entries and np.all(np.diff(starts) >= 0)):
         raise DataError(f"indptr of {name} does not match its {n_entries} entries: it is damaged, write it again")
+    entry_bytes = group["indices"].dtype.itemsize + group["data"].dtype.itemsize
+    check_size(int(np.diff(starts).max()) * entry_bytes, f"a row of {name}", limit)
     return starts
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from terafactor._durable import naming
 from terafactor._typing import Array, Indices
 from terafactor.data.source import FeatureTiles, MatrixSource, check_indices
 
@@ -53,7 +54,8 @@ class ChunkedSource(MatrixSource):
         values = np.empty((len(rows), len(columns)), self.dtype)
         for row_slice, row_positions in _cut_by_chunks(rows, self.chunk[0]):
             for column_slice, column_positions in _cut_by_chunks(columns, self.chunk[1]):
-                rectangle = self.read_rectangle(row_slice, column_slice)
+                with naming(self.name, "read"):
+                    rectangle = self.read_rectangle(row_slice, column_slice)
                 inner_rows = rows[row_positions] - row_slice.start
                 inner_columns = columns[column_positions] - column_slice.start
                 values[_grid(row_positions, column_positions)] = rectangle[_grid(inner_rows, inner_columns)]

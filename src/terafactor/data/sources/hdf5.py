@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from terafactor._memory import check_size, max_bytes
 from terafactor._typing import Array
 from terafactor.data.source import MatrixSource
 from terafactor.data.sources.chunked import ChunkedSource
@@ -37,6 +39,7 @@ class HDF5Source(ChunkedSource):
             self.shape = check_matrix(found.shape or (), self.name)
             self.dtype = reading_dtype(found.dtype, self.name)
             self.chunk = found.chunks or (1, self.shape[1])
+        check_size(math.prod(self.chunk) * self.dtype.itemsize, f"a chunk of {self.name}", max_bytes())
 
     def read_rectangle(self, rows: slice, columns: slice) -> Array:
         with open_file(self._h5py, self.path) as file:

@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from terafactor._durable import naming
 from terafactor._typing import Array, Indices
 from terafactor.data.preadv import read_at
 from terafactor.data.source import MatrixSource, check_indices
@@ -90,7 +91,7 @@ class RawSource(MatrixSource):
         check_indices(rows, self.shape[0], "rows")
         if columns is not None:
             check_indices(columns, self.shape[1], "columns")
-        with self._open() as descriptor:
+        with naming(self.layout.name, "read"), self._open() as descriptor:
             if self.layout.column_major:
                 return self._read_columns(descriptor, rows, np.arange(self.shape[1]) if columns is None else columns)
             if columns is None:

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from terafactor._memory import check_size, max_bytes
 from terafactor._typing import Array, Indices
 from terafactor.data.source import MAY_BE_MISSING, MatrixSource, check_indices, describe_unusable, first_unusable
 from terafactor.data.sources.formats import Format, check_matrix, ends_with, is_a, reading_dtype, refuse_inside
@@ -148,6 +149,7 @@ def open_npz(path: Path, inside: str | None = None) -> MatrixSource:
     try:
         _check_members(path)
         matrix = load_npz(path)
+        check_size(8 * (matrix.shape[0] + 1), str(path), max_bytes())  # starts of the rows, also if it has few entries
         if hasattr(matrix, "check_format"):  # CSR, CSC and BSR
             matrix.check_format(full_check=True)
         return open_sparse(matrix, str(path))
@@ -160,6 +162,7 @@ def open_npz(path: Path, inside: str | None = None) -> MatrixSource:
 def _check_members(path: Path) -> None:
     """Refuse, before loading, Python objects, arrays larger than the file holds, and archives of other arrays."""
     with zipfile.ZipFile(path) as archive:
+        check_size(sum(member.file_size for member in archive.infolist()), str(path), max_bytes())
         for member in archive.infolist():
             name = f"{member.filename} in {path}"
             with archive.open(member) as file:

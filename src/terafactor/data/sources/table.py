@@ -63,13 +63,17 @@ class TableSource(ChunkedSource):
         self.chunk = (min(BLOCK_ROWS, n_rows), 1)
         self.feature_names = self.columns
         self._path = path
+        self._errors = (polars.exceptions.PolarsError, polars.exceptions.PanicException)
 
     def reorder_features(self, names: Sequence[str]) -> MatrixSource:
         return type(self)(self._path, names)
 
     def read_rectangle(self, rows: slice, columns: slice) -> Array:
         part = self._table.slice(rows.start, rows.stop - rows.start).select(self.columns[columns])
-        return np.asarray(part.collect().to_numpy(), self.dtype)
+        try:
+            return np.asarray(part.collect().to_numpy(), self.dtype)
+        except self._errors as error:
+            raise DataError(f"{self.name} cannot be read any more: {error}; restore it") from error
 
 
 class FrameSource(ArraySource):

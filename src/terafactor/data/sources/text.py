@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from terafactor._memory import check_size, max_bytes
 from terafactor.data.source import MatrixSource
 from terafactor.data.sources.formats import Format, ends_with, refuse_inside, require
 from terafactor.data.sources.table import FrameSource
@@ -18,6 +19,12 @@ SEPARATORS = ",;\t|"
 
 BLANK_LINES = re.compile(rb"\n[ \r\n]*\n")
 """Blank lines, with the line break before them. Lines of tabs are not blank: tabs separate missing numbers."""
+
+PIECE_BYTES = 2**24
+"""Bytes read at a time."""
+
+MEMORY_PER_BYTE = 4
+"""Memory that loading text takes, at least, per byte: the text, copies of it and the numbers."""
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null")
 """Fields that mark a missing number."""
@@ -32,8 +39,7 @@ def open_text(path: Path, inside: str | None = None, *, columns: Sequence[str] |
     refuse_inside(path, inside)
     polars = require("polars", extra="tables", purpose=f"reading {path}")
     try:
-        stored = path.read_bytes()
-        content = _without_blank_lines(gzip.decompress(stored) if path.suffix == ".gz" else stored)
+        content = _without_blank_lines(_read_bounded(path))
         first = content.partition(b"\n")[0].decode("utf-8-sig").rstrip("\r")
         separator = max(SEPARATORS, key=first.count)
         named = not all(map(_is_number, first.split(separator)))
@@ -46,6 +52,16 @@ def open_text(path: Path, inside: str | None = None, *, columns: Sequence[str] |
     if not named:
         source.feature_names = None
     return source
+
+
+def _read_bounded(path: Path) -> bytes:
+    """Return the content of a file, decompressed; refuse it as soon as it exceeds the limit on memory."""
+    limit, content = max_bytes(), bytearray()
+    with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+        while piece := file.read(PIECE_BYTES):
+            content += piece
+            check_size(MEMORY_PER_BYTE * len(content), str(path), limit)
+    return bytes(content)
 
 
 def _without_blank_lines(content: bytes) -> bytes:

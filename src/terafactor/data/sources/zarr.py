@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from terafactor._memory import check_size, max_bytes
 from terafactor._typing import Array
 from terafactor.data.source import MatrixSource
 from terafactor.data.sources.chunked import ChunkedSource
@@ -15,6 +18,13 @@ from terafactor.errors import DataError
 
 METADATA_FILES = ("zarr.json", ".zarray", ".zgroup")
 """Files that mark a folder as an array or a group."""
+
+CODECS = frozenset({
+    "bytes", "transpose", "sharding_indexed", "blosc", "zstd", "gzip", "zlib", "bz2", "lzma", "lz4", "zfpy", "pcodec",
+    "crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3",
+    "shuffle", "delta", "fixedscaleoffset", "quantize", "bitround", "astype", "packbits",
+})  # fmt: skip
+"""Codecs of arrays that are read. Others may run code from the file, as pickle does."""
 
 
 class ZarrSource(ChunkedSource):
@@ -31,14 +41,24 @@ class ZarrSource(ChunkedSource):
     """
 
     def __init__(self, array: Any, name: str) -> None:
+        for codec in _codecs(array.metadata.to_dict()):
+            if codec.removeprefix("numcodecs.") not in CODECS:
+                raise DataError(
+                    f"{name} uses the codec {codec!r}, which is not among those known to be safe "
+                    f"({', '.join(sorted(CODECS))}): write the array with one of these"
+                )
         self.name = name
         self.shape = check_matrix(array.shape, name)
         self.dtype = reading_dtype(array.dtype, name)
         self.chunk = array.chunks
+        check_size(math.prod(self.chunk) * self.dtype.itemsize, f"a chunk of {name}", max_bytes())
         self._array = array
 
     def read_rectangle(self, rows: slice, columns: slice) -> Array:
-        return np.asarray(self._array[rows, columns])
+        try:
+            return np.asarray(self._array[rows, columns])
+        except (ValueError, RuntimeError) as error:
+            raise DataError(f"{self.name} cannot be read: {error}; restore it or write it again") from error
 
 
 def open_zarr(path: Path, inside: str | None = None) -> MatrixSource:
@@ -59,6 +79,16 @@ def open_node(node: Any) -> MatrixSource:
     if is_a(node, "zarr", "Group"):
         raise _group_error(node, node.store_path, "group['name']")
     return ZarrSource(node, str(node.store_path))
+
+
+def _codecs(metadata: dict[str, Any]) -> Iterator[str]:
+    """Yield the names of all codecs in the metadata of an array, version 2 or 3, or in the configuration of one."""
+    listed = [metadata.get("compressor"), *(metadata.get("filters") or ())]
+    listed += [*(metadata.get("codecs") or ()), *(metadata.get("index_codecs") or ())]
+    for codec in listed:
+        if codec is not None:
+            yield str(codec["id"] if "id" in codec else codec["name"])
+            yield from _codecs(codec.get("configuration") or {})
 
 
 def _group_error(group: Any, name: Any, example: str) -> DataError:
