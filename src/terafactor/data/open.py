@@ -5,8 +5,10 @@ from __future__ import annotations
 import glob
 import os
 import re
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import numpy as np
 from terafactor.data.source import MatrixSource
 from terafactor.data.sources.formats import Format
 from terafactor.data.views.joined import JoinedSource
-from terafactor.errors import DataError, DataTypeError
+from terafactor.errors import DataError, DataTypeError, ParameterError
 
 MODULES = (
     "sources.array", "sources.npy", "sources.sparse", "packed.reader", "sources.anndata", "sources.hdf5",
@@ -37,7 +39,8 @@ def open_source(data: Any, **options: Any) -> MatrixSource:
         are read as one matrix, each a record, globs in alphabetical order. A :class:`MatrixSource` is returned
         unchanged.
     **options
-        Options of the format; see ``docs/sources.md``.
+        Options of the format; see ``docs/sources.md``. Tables have ``columns``, the names of the columns to read, in
+        this order, and ``drop``, those of columns to skip.
 
     Returns
     -------
@@ -59,6 +62,7 @@ def open_source(data: Any, **options: Any) -> MatrixSource:
         return _join([open_source(path, **options) for path in data])
     for form in formats():
         if form.is_object(data):
+            _check_options(form.open_object, options, _type_name(data))
             return form.open_object(data, **options)
     raise DataTypeError(f"cannot read an object of type {_type_name(data)}; {_supported()}")
 
@@ -137,9 +141,21 @@ def _open_path(path: Path, inside: str | None, scheme: str | None, options: dict
         )
     for candidate in formats() if form is None else (form,):
         if form is not None or candidate.is_path(path):
+            _check_options(candidate.open_path, options, str(path))
             return candidate.open_path(path, inside, **options)
     hint = f"for the files of a folder pass a glob, such as {path}/*.npy; " if path.is_dir() else ""
     raise DataError(f"the format of {path} is unknown; {hint}{_supported()}")
+
+
+def _check_options(opener: Callable[..., MatrixSource], options: dict[str, Any], name: str) -> None:
+    """Refuse options that a format does not have."""
+    known = signature(opener).parameters
+    unknown = [option for option in options if option not in known]
+    if unknown:
+        raise ParameterError(
+            f"{', '.join(f'{option}=' for option in unknown)} cannot be used with {name}; columns= and drop= "
+            "(--columns, --drop) are for tables, such as CSV and Parquet files"
+        )
 
 
 def _format_of_scheme(scheme: str) -> Format:

@@ -32,7 +32,7 @@ def rows_of(estimator: MaskedDictionaryLearning, X: Any, *, reset: bool, name: s
         else:
             _check_features(estimator, X, name)
         return X.absent_as_missing() if estimator.missing == "absent" else X
-    X = _fill_masked(estimator, in_native_order(prepare_for_validation(X)), name)
+    X = _fill_masked(estimator, in_native_order(prepare_for_validation(X, name)), name)
     if issparse(X):
         check_sparse(X, name)
     if not reset and name != "X" and np.ndim(X) == 2 and X.shape[1] != estimator.n_features_in_:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 import numpy as np
 
 from terafactor._typing import Array, Indices
 from terafactor.data.source import FeatureTiles, MatrixSource, check_finite, check_indices
 from terafactor.data.sources.formats import Format, check_matrix, reading_dtype
-from terafactor.errors import DataError
+from terafactor.errors import DataError, DataTypeError
 from terafactor.kernels.gather import gather_columns
 
 DTYPES = (np.float32, np.float64)
@@ -75,6 +78,35 @@ def open_array(array: Array) -> MatrixSource:
     """
     check_matrix(array.shape, "the array")
     return ArraySource(array.astype(reading_dtype(array.dtype, "the array"), copy=False), allow_nan=True)
+
+
+def as_numeric(data: Any, name: str) -> Any:
+    """Return an array, or another object for scikit-learn to validate; refuse what cannot become numbers, by name."""
+    if isinstance(data, list | tuple):
+        try:
+            data = np.asarray(data)
+        except ValueError as error:
+            raise DataError(f"the rows of {name} have different lengths: {error}") from error
+    if not hasattr(data, "shape") and not hasattr(data, "__array__") and not hasattr(data, "__array_interface__"):
+        hint = f": pandas.DataFrame({name}) converts it" if isinstance(data, dict) else ""
+        raise DataTypeError(
+            f"{name} must be a matrix of shape (rows, features), such as a NumPy array, a data frame, a SciPy sparse "
+            f"matrix or the path of a file, got {type(data).__name__}{hint}"
+        )
+    if type(data) is not np.ndarray or data.dtype.kind in "fiubc":
+        return data
+    if data.dtype.kind not in "OUS":
+        raise DataError(f"{name} holds {data.dtype}, which is not a number: convert it to float64 first")
+    if data.dtype == object and "pandas" in sys.modules:
+        data = np.where(sys.modules["pandas"].isna(data), np.nan, data)
+    for place, value in zip(np.ndindex(data.shape), data.ravel().tolist(), strict=True):
+        try:
+            float(value)
+        except (TypeError, ValueError) as error:
+            at = ", ".join(f"{axis} {i}" for axis, i in zip(("row", "column"), place, strict=False))
+            kind = DataError if isinstance(error, ValueError) else DataTypeError
+            raise kind(f"{name} contains {value!r} at {at}, which is not a number: {error}") from error
+    return data
 
 
 FORMAT = Format(

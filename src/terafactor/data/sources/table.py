@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import json
 import re
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 
 from terafactor._typing import Array
 from terafactor.data.source import MatrixSource
-from terafactor.data.sources.array import ArraySource
+from terafactor.data.sources.array import ArraySource, as_numeric
 from terafactor.data.sources.chunked import ChunkedSource
 from terafactor.data.sources.formats import Format, check_matrix, ends_with, is_a, reading_dtype, refuse_inside, require
 from terafactor.errors import DataError
@@ -32,6 +32,9 @@ NUMBERS = {
 
 ARROW_SUFFIXES = (".arrow", ".feather", ".ipc")
 
+MAX_LISTED = 10
+"""Columns that an error lists."""
+
 UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
 """Name that pandas gives the stored column of an unnamed index."""
 
@@ -44,20 +47,22 @@ class TableSource(ChunkedSource):
     path : Path
     columns : sequence of str, optional
         Columns to read, in this order; by default all except the index of a pandas frame.
+    drop : sequence of str, optional
+        Columns to skip.
     """
 
-    def __init__(self, path: Path, columns: Sequence[str] | None = None) -> None:
+    def __init__(self, path: Path, columns: Sequence[str] | None = None, drop: Sequence[str] | None = None) -> None:
         polars = require("polars", extra="tables", purpose=f"reading {path}")
         self.name = str(path)
         try:
-            scan = polars.scan_ipc if path.name.endswith(ARROW_SUFFIXES) else polars.scan_parquet
+            scan = polars.scan_ipc if path.name.lower().endswith(ARROW_SUFFIXES) else polars.scan_parquet
             self._table = scan(glob.escape(str(path)))  # otherwise polars treats t[1].parquet as a pattern
             schema = self._table.collect_schema()
             n_rows = self._table.select(polars.len()).collect().item()
             index = _stored_index(polars, path)
         except (polars.exceptions.PolarsError, OSError) as error:
             raise DataError(f"{path} cannot be read as a table: {error}") from error
-        self.columns = _check_columns(schema, columns, self.name, index)
+        self.columns = _select_columns(schema, columns, self.name, index, drop)
         self.shape = check_matrix((n_rows, len(self.columns)), self.name)
         self.dtype = _common_dtype([schema[column] for column in self.columns], self.name)
         self.chunk = (min(BLOCK_ROWS, n_rows), 1)
@@ -88,13 +93,20 @@ class FrameSource(ArraySource):
         Columns to read, in this order; by default all except ``index``.
     index : collection of str
         Columns that the pandas metadata declare an index.
+    drop : sequence of str, optional
+        Columns to skip.
     """
 
     def __init__(
-        self, frame: Any, name: str, columns: Sequence[str] | None = None, index: Collection[str] = frozenset()
+        self,
+        frame: Any,
+        name: str,
+        columns: Sequence[str] | None = None,
+        index: Collection[str] = frozenset(),
+        drop: Sequence[str] | None = None,
     ) -> None:
         check_matrix(frame.shape, name)
-        names = _check_columns(frame.schema, columns, name, index)
+        names = _select_columns(frame.schema, columns, name, index, drop)
         dtype = _common_dtype([frame.schema[column] for column in names], name)
         super().__init__(np.ascontiguousarray(frame.select(names).to_numpy(), dtype), name, allow_nan=True)
         self.feature_names = names
@@ -106,13 +118,15 @@ class FrameSource(ArraySource):
         return reordered
 
 
-def open_table(path: Path, inside: str | None = None, *, columns: Sequence[str] | None = None) -> MatrixSource:
+def open_table(
+    path: Path, inside: str | None = None, *, columns: Sequence[str] | None = None, drop: Sequence[str] | None = None
+) -> MatrixSource:
     """Return the columns of a Parquet or Arrow file as features."""
     refuse_inside(path, inside)
-    return TableSource(path, columns)
+    return TableSource(path, columns, drop)
 
 
-def open_frame(frame: Any, *, columns: Sequence[str] | None = None) -> MatrixSource:
+def open_frame(frame: Any, *, columns: Sequence[str] | None = None, drop: Sequence[str] | None = None) -> MatrixSource:
     """Return the columns of a data frame or table in memory as features.
 
     Missing entries are NaN, which is an error when read unless it marks missing values.
@@ -124,25 +138,48 @@ def open_frame(frame: Any, *, columns: Sequence[str] | None = None) -> MatrixSou
         frame = polars.from_arrow(frame)
     is_polars = is_a(frame, "polars", "DataFrame", "LazyFrame")
     frame = frame.lazy().collect() if is_polars else polars.from_pandas(_dense(frame))
-    return FrameSource(frame, name, columns, index)
+    return FrameSource(frame, name, columns, index, drop)
 
 
-def prepare_for_validation(data: Any) -> Any:
-    """Collect a lazy frame, drop the pandas index of an Arrow table, and replace pd.NA by NaN.
+def prepare_for_validation(data: Any, name: str = "X") -> Any:
+    """Return data in memory in a form that scikit-learn validates; refuse what is not a matrix of numbers, by name.
 
-    A pandas frame whose columns are all sparse with fill value 0 stays sparse. Other data are returned unchanged.
+    Collects a lazy frame, drops the pandas index of an Arrow table, and replaces pd.NA by NaN. A pandas frame whose
+    columns are all sparse with fill value 0 stays sparse.
     """
     if is_a(data, "polars", "LazyFrame"):
-        return data.collect()
+        data = data.collect()
+    if is_a(data, "polars", "DataFrame"):
+        refuse_text({key: kind for key, kind in data.schema.items() if not _may_be_numeric(str(kind))}, name)
+        return data
     if is_a(data, "pandas", "DataFrame"):
         sparse = all(_is_sparse(dtype) and dtype.fill_value == 0 for dtype in data.dtypes)
-        return data if sparse else _without_na(_dense(data))
-    if type(data) is np.ndarray and data.dtype == object and "pandas" in sys.modules:
-        return np.where(sys.modules["pandas"].isna(data), np.nan, data)
+        data = data if sparse else _without_na(_dense(data))
+        columns = ((key, data.iloc[:, place]) for place, key in enumerate(data.columns))
+        refuse_text({key: column.dtype for key, column in columns if not _is_numeric(column)}, name)
+        return data
     if is_a(data, "pyarrow", "Table"):
         index = _index_columns(data.schema.pandas_metadata or {})
-        return data.select([name for name in data.column_names if not _is_index(name, index)])
-    return data
+        data = data.select([column for column in data.column_names if not _is_index(column, index)])
+        refuse_text({field.name: field.type for field in data.schema if not _may_be_numeric(str(field.type))}, name)
+        return data
+    return as_numeric(data, name)
+
+
+def _may_be_numeric(kind: str) -> bool:
+    """Return whether a type of polars or Arrow, by its name, can be converted to numbers."""
+    return kind.lower().startswith(("int", "uint", "float", "half", "double", "decimal", "bool", "null"))
+
+
+def _is_numeric(column: Any) -> bool:
+    """Return whether a column of pandas can be converted to numbers."""
+    if column.dtype != object:
+        return column.dtype.kind in "fiubc"
+    try:
+        column.astype(float)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _dense(frame: Any) -> Any:
@@ -162,7 +199,7 @@ def _without_na(frame: Any) -> Any:
 
 def _stored_index(polars: Any, path: Path) -> frozenset[str]:
     """Return the columns of a Parquet file that hold the index of a pandas frame; Arrow metadata are not read."""
-    if path.name.endswith(ARROW_SUFFIXES) or not hasattr(polars, "read_parquet_metadata"):  # older versions
+    if path.name.lower().endswith(ARROW_SUFFIXES) or not hasattr(polars, "read_parquet_metadata"):  # older versions
         return frozenset()
     return _index_columns(json.loads(polars.read_parquet_metadata(path).get("pandas", "{}")))
 
@@ -177,22 +214,41 @@ def _is_index(column: str, declared: Collection[str]) -> bool:
     return column in declared or UNNAMED_INDEX.fullmatch(column) is not None
 
 
-def _check_columns(
-    schema: Any, columns: Sequence[str] | None, name: str, index: Collection[str] = frozenset()
+def _select_columns(
+    schema: Any,
+    columns: Sequence[str] | None,
+    name: str,
+    index: Collection[str] = frozenset(),
+    drop: Sequence[str] | None = None,
 ) -> list[str]:
-    """Return the chosen columns, by default all except an index; refuse missing and non-numeric ones by name."""
-    features = [column for column in schema if not _is_index(column, index)]
-    chosen = features if columns is None else list(columns)
-    missing = [column for column in chosen if column not in schema]
-    if missing:
-        raise DataError(f"{name} has no column {missing[0]!r}; it has {', '.join(list(schema)[:20])}")
-    non_numeric = [column for column in chosen if str(schema[column]) not in NUMBERS]
-    if non_numeric:
-        raise DataError(
-            f"column {non_numeric[0]!r} of {name} holds {schema[non_numeric[0]]}, which is not a number: "
-            "choose others, as in open_source(table, columns=[...])"
-        )
+    """Return ``columns``, by default all except an index, without ``drop``; refuse unknown and non-numeric ones."""
+    chosen = [column for column in schema if not _is_index(column, index)] if columns is None else _names(columns)
+    dropped = [] if drop is None else _names(drop)
+    unknown = [column for column in (*chosen, *dropped) if column not in schema]
+    if unknown:
+        raise DataError(f"{name} has no column {unknown[0]!r}; it has {', '.join(list(schema)[:20])}")
+    chosen = [column for column in chosen if column not in dropped]
+    if not chosen:
+        raise DataError(f"no column of {name} is left: select at least one")
+    refuse_text({column: schema[column] for column in chosen if str(schema[column]) not in NUMBERS}, name)
     return chosen
+
+
+def _names(columns: Sequence[str]) -> list[str]:
+    return [columns] if isinstance(columns, str) else list(columns)
+
+
+def refuse_text(types: Mapping[str, Any], name: str) -> None:
+    """Refuse columns that do not hold numbers, if there are any. types: their types by name."""
+    if not types:
+        return
+    listed = ", ".join(f"{column!r} ({kind})" for column, kind in itertools.islice(types.items(), MAX_LISTED))
+    more = f" and {len(types) - MAX_LISTED} more" if len(types) > MAX_LISTED else ""
+    noun, verb = ("column", "is not a number") if len(types) == 1 else ("columns", "are not numbers")
+    raise DataError(
+        f"{noun} {listed}{more} of {name} {verb}: skip with open_source(..., drop={list(types)!r}) "
+        f"(--drop {','.join(map(str, types))}), or select others with columns= (--columns)"
+    )
 
 
 def _common_dtype(types: Sequence[Any], name: str) -> np.dtype[np.floating]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import warnings
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from terafactor._memory import check_size, max_bytes
 from terafactor.data.source import MatrixSource
 from terafactor.data.sources.formats import Format, ends_with, refuse_inside, require
 from terafactor.data.sources.table import FrameSource
-from terafactor.errors import DataError
+from terafactor.errors import DataError, FitWarning
 
 SEPARATORS = ",;\t|"
 """Characters that may separate two numbers."""
@@ -30,11 +31,14 @@ MISSING = ("", "NA", "N/A", "NaN", "nan", "null")
 """Fields that mark a missing number."""
 
 
-def open_text(path: Path, inside: str | None = None, *, columns: Sequence[str] | None = None) -> MatrixSource:
+def open_text(
+    path: Path, inside: str | None = None, *, columns: Sequence[str] | None = None, drop: Sequence[str] | None = None
+) -> MatrixSource:
     """Return the columns of a text file as features, loaded whole, since the starts of rows are unknown.
 
-    The first line names the columns unless it holds only numbers. Missing entries are NaN, which is an error when read
-    unless it marks missing values.
+    The first line names the columns unless it holds only numbers; 0, 1, 2, ... are names. An unnamed first column is an
+    index, and skipped unless ``columns`` selects it. Missing entries are NaN, which is an error when read unless it
+    marks missing values.
     """
     refuse_inside(path, inside)
     polars = require("polars", extra="tables", purpose=f"reading {path}")
@@ -42,16 +46,36 @@ def open_text(path: Path, inside: str | None = None, *, columns: Sequence[str] |
         content = _without_blank_lines(_read_bounded(path))
         first = content.partition(b"\n")[0].decode("utf-8-sig").rstrip("\r")
         separator = max(SEPARATORS, key=first.count)
-        named = not all(map(_is_number, first.split(separator)))
+        fields = [field.strip().strip('"') for field in first.split(separator)]
+        numbered = _are_default_names(fields)
+        named = numbered or not all(map(_is_number, fields))
         frame = polars.read_csv(
             content, separator=separator, has_header=named, infer_schema_length=None, null_values=list(MISSING)
         )
     except (polars.exceptions.PolarsError, OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read as lines of numbers in UTF-8: {error}") from error
-    source = FrameSource(frame, str(path), columns)
+    if numbered and columns is None:
+        warnings.warn(f"the first line of {path}, 0, 1, 2, ..., is read as column names", FitWarning, stacklevel=2)
+    index = {""} if named and frame.columns[0] == "" and len(frame.columns) > 1 else set[str]()
+    if index and columns is None and "" not in (drop or ()):
+        example = f"columns={['', *frame.columns[1:3]]!r}".replace("]", ", ...]")
+        warnings.warn(
+            f"the first column of {path} has no name: it is skipped as an index; to keep it, name it in the file, or "
+            f"select it with open_source(..., {example})",
+            FitWarning,
+            stacklevel=2,
+        )
+    source = FrameSource(frame, str(path), columns, index, drop)
     if not named:
         source.feature_names = None
     return source
+
+
+def _are_default_names(fields: list[str]) -> bool:
+    """Return whether fields are the default column names of pandas, 0, 1, 2, ..., after an unnamed index or not."""
+    has_index = fields[0] == ""
+    names = fields[has_index:]
+    return names == [str(number) for number in range(len(names))] and len(fields) >= 3
 
 
 def _read_bounded(path: Path) -> bytes:
@@ -70,7 +94,6 @@ def _without_blank_lines(content: bytes) -> bytes:
 
 
 def _is_number(field: str) -> bool:
-    field = field.strip().strip('"')
     try:
         float(field)
     except ValueError:
