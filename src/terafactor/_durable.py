@@ -27,7 +27,7 @@ UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOT
 
 
 @contextlib.contextmanager
-def storage_errors(path: Path, action: str = "write") -> Iterator[None]:
+def storage_errors(path: Path | str, action: str = "write") -> Iterator[None]:
     """Convert errors of the system into a StorageError that names the file: most system calls do not."""
     try:
         yield

@@ -1,7 +1,7 @@
-"""Randomness derived from integers, never carried along.
+"""Random generators derived from integers, without state.
 
 Every random choice is a pure function of ``(seed, purpose, index)``: masks of ``(seed, cycle)``, row order of
-``(seed, epoch)``. A run can therefore continue from a few counters, and no draw depends on how many came before it.
+``(seed, epoch)``. A run can therefore resume from a few counters, and no draw depends on earlier ones.
 """
 
 from enum import IntEnum
@@ -12,7 +12,7 @@ from terafactor.errors import ParameterError
 
 
 class Purpose(IntEnum):
-    """What a stream of random numbers is for. Values are part of the format of a run: never renumber."""
+    """Purpose of a stream of random numbers. Runs depend on the values: never renumber them."""
 
     MASKS = 0
     ROW_ORDER = 1
@@ -24,7 +24,7 @@ class Purpose(IntEnum):
 
 
 def generator(seed: int, purpose: Purpose, *index: int) -> np.random.Generator:
-    """Return the generator of one purpose at one index (0 unless given), the same for the same integers."""
+    """Return the generator of a purpose at an index (0 by default), a function of these integers alone."""
     return np.random.Generator(
         np.random.Philox(np.random.SeedSequence(seed, spawn_key=(int(purpose), *(index or (0,)))))
     )

@@ -1,4 +1,4 @@
-"""Names for the array types that signatures use, and what counts as a number."""
+"""Array types for signatures, and a test for numbers."""
 
 from numbers import Real
 from typing import Any, TypeAlias
@@ -14,5 +14,5 @@ Indices: TypeAlias = npt.NDArray[np.int64]
 
 
 def is_number(value: object, kind: type = Real) -> bool:
-    """Whether ``value`` is a number of the kind asked for, which True and False are not."""
+    """Return whether ``value`` is a number of a kind; True and False are not numbers."""
     return isinstance(value, kind) and not isinstance(value, bool)

@@ -56,13 +56,13 @@ class StorageError(TerafactorError, OSError):
     ----------
     error : OSError
         The error of the system.
-    path : Path
+    path : path or str
         The file.
     action : str
         The operation that failed: "read", "write", ...
     """
 
-    def __init__(self, error: OSError, path: Path, action: str = "write") -> None:
+    def __init__(self, error: OSError, path: Path | str, action: str = "write") -> None:
         super().__init__(error.errno, f"cannot {action} {path}: {error.strerror or error}")
 
     def __str__(self) -> str:

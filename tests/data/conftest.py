@@ -11,7 +11,7 @@ from terafactor.data.views.joined import JoinedSource
 
 @pytest.fixture(scope="session", autouse=True)
 def no_waiting_for_the_disk():
-    """Let files stay in the cache of the system: only a machine that fails would tell the difference."""
+    """Let files stay in the cache of the system: only a power failure would show the difference."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         yield

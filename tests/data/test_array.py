@@ -101,7 +101,9 @@ def test_values_whose_squares_overflow_over_many_rows_are_accepted(largest):
 def test_values_whose_squares_overflow_over_a_row_are_refused(large):
     array = np.ones((300, 50), np.float32)
     array[200, 7] = large
-    with pytest.raises(DataError, match=r"1e\+(20|30) at row 200, column 7; float32 has no room for squares"):
+    with pytest.raises(
+        DataError, match=r"1e\+(20|30) at row 200, column 7; the squares of such values overflow float32"
+    ):
         check_finite(array)
 
 

@@ -13,7 +13,7 @@ JUDGED = 4 * BATCH * N_FEATURES
 
 @pytest.fixture
 def source():
-    """A source that says it is not in memory, and counts what is read."""
+    """A source that counts what is read, and claims not to be in memory."""
     counting = CountingSource(ArraySource(np.random.default_rng(0).standard_normal((N_ROWS, N_FEATURES))))
     counting.in_memory = False
     return counting

@@ -58,7 +58,7 @@ def test_no_damage_goes_unnoticed(small, tmp_path, reader, n_times):
         (lambda path: path.write_bytes(b"\x01" + path.read_bytes()[1:]), "block 1 of record 3 .*chunk 0 of .*checksum"),
         (
             lambda path: path.write_bytes(path.read_bytes()[:-40] + 40 * b"\xff"),
-            "block 1 of record 3 .*list of its chunks",
+            "block 1 of record 3 .*index of its chunks",
         ),
     ],
     ids=["deleted", "truncated", "flipped", "missing chunk"],

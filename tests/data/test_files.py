@@ -200,7 +200,7 @@ def labels_of(source):
     return [source.record_label(number) for number in range(len(source.records))]
 
 
-def test_labels_tell_files_of_the_same_name_apart(tmp_path):
+def test_files_of_the_same_name_have_distinct_labels(tmp_path):
     for folder in ("subject1", "subject2"):
         (tmp_path / folder).mkdir()
         np.save(tmp_path / folder / "scan.npy", values())
@@ -266,17 +266,17 @@ def test_names_of_features_are_handed_on(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["array", "frame", "lazy frame", "arrow", "anndata"])
-def test_nan_in_memory_is_a_missing_value_where_asked_for(kind):
+def test_nan_in_memory_is_a_missing_value_with_missing_nan(kind):
     X = values()
     X[3, 4] = np.nan
     learner = MaskedDictionaryLearning(2, missing="nan", random_state=0)
     expected = learner.fit(X).components_.copy()
     if kind == "anndata":
-        thing = pytest.importorskip("anndata").AnnData(X)
+        data = pytest.importorskip("anndata").AnnData(X)
     else:
         frame = frame_of(X)
-        thing = {"array": X, "frame": frame, "lazy frame": frame.lazy(), "arrow": frame.to_arrow()}[kind]
-    for given in (thing, open_source(thing)):
+        data = {"array": X, "frame": frame, "lazy frame": frame.lazy(), "arrow": frame.to_arrow()}[kind]
+    for given in (data, open_source(data)):
         np.testing.assert_array_equal(learner.fit(given).components_, expected)
         with pytest.raises(DataError, match=r"NaN at row 3.* 4"):
             MaskedDictionaryLearning(2).fit(given)
@@ -343,7 +343,7 @@ def test_an_index_without_a_name_is_known_by_its_column(tmp_path):
 
 
 class Unpickled:
-    """What a file with objects must not bring to life."""
+    """An object that fails the test when it is unpickled."""
 
     def __reduce__(self):
         return (pytest.fail, ("the file was unpickled",))
@@ -351,7 +351,7 @@ class Unpickled:
 
 def test_bad_npy_files_are_refused_by_name(tmp_path):
     np.save(tmp_path / "objects.npy", np.array([[Unpickled()]], object), allow_pickle=True)
-    np.save(tmp_path / "_format.npy", np.array([["a"]]))
+    np.save(tmp_path / "words.npy", np.array([["a"]]))
     np.save(tmp_path / "flat.npy", np.ones(3))
     np.save(tmp_path / "no rows.npy", np.ones((0, 3)))
     np.save(tmp_path / "cut.npy", values())
@@ -365,8 +365,8 @@ def test_bad_npy_files_are_refused_by_name(tmp_path):
         "flat": r"shape \(3,\)",
         "no rows": r"shape \(0, 3\)",
         "cut": r"claims float64 of shape \(37, 23\), 6936 bytes, but the file has 1000",
-        "empty": "no .npy file",
-        "text": "no .npy file",
+        "empty": "not a .npy file",
+        "text": "not a .npy file",
     }.items():
         with pytest.raises(DataError, match=rf"{name}\.npy.*{message}|{message}"):
             open_source(tmp_path / f"{name}.npy")
@@ -400,7 +400,7 @@ def test_a_file_that_shrinks_later_is_noticed(tmp_path):
         source.read(np.array([30]))
 
 
-def test_datasets_that_cannot_be_meant_are_refused(tmp_path):
+def test_datasets_that_are_no_matrix_are_refused(tmp_path):
     path = write_hdf5(tmp_path / "file.h5", values())
     with pytest.raises(DataError, match="no dataset '/other'; it has /deep/values"):
         open_source(f"{path}::/other")
@@ -414,7 +414,7 @@ def test_datasets_that_cannot_be_meant_are_refused(tmp_path):
         open_source(tmp_path / "group")
 
 
-def test_groups_that_were_opened_ask_for_the_name_of_an_array(tmp_path):
+def test_open_groups_are_refused_with_the_names_of_their_arrays(tmp_path):
     import zarr
 
     h5py = pytest.importorskip("h5py")
@@ -426,10 +426,10 @@ def test_groups_that_were_opened_ask_for_the_name_of_an_array(tmp_path):
                 MaskedDictionaryLearning(2).fit(group)
 
 
-def test_tables_with_words_are_refused(tmp_path):
+def test_tables_with_text_are_refused(tmp_path):
     polars = pytest.importorskip("polars")
     polars.DataFrame({"a": [1.0], "b": ["x"]}).write_parquet(tmp_path / "t.parquet")
-    with pytest.raises(DataError, match=r"column 'b' of .*t.parquet holds String"):
+    with pytest.raises(DataError, match=r"column 'b' \(String\) of .*t.parquet is not a number"):
         open_source(tmp_path / "t.parquet")
     with pytest.raises(DataError, match="no column 'c'; it has a, b"):
         open_source(tmp_path / "t.parquet", columns=["c"])
@@ -438,7 +438,7 @@ def test_tables_with_words_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("batches", "message"),
     [
-        ([], "gave no rows"),
+        ([], "yields no rows"),
         ([np.ones((2, 3)), np.ones((2, 4))], "batch 1 of the iterator has 4 features"),
         ([np.ones(3)], r"batch 0 of the iterator has shape \(3,\)"),
         ([np.ones((2, 3), "f4"), np.full((2, 3), 1e300)], "batch 1 of the iterator is read as float64, but .* float32"),
@@ -476,7 +476,7 @@ def test_dask_arrays_of_unknown_length_are_refused():
         open_source(array[array[:, 0] > 0])
 
 
-def test_variables_of_annotated_data_are_told_by_name(tmp_path):
+def test_variables_of_annotated_data_name_the_features(tmp_path):
     anndata, pandas = pytest.importorskip("anndata"), pytest.importorskip("pandas")
     data = anndata.AnnData(values(np.float32))
     data.var_names = pandas.Index([f"gene {number}" for number in range(data.n_vars)])
@@ -516,7 +516,7 @@ def test_compressed_text_and_columns_by_name(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"id,x\nAnn,1\n", "column 'id' of .*t.csv holds String, which is no number"),
+        (b"id,x\nAnn,1\n", r"column 'id' \(String\) of .*t.csv is not a number"),
         (b"a,b\n3,4,5\n", "t.csv cannot be read as lines of numbers"),
         (b"\xff\xfe1\x00", "t.csv cannot be read as lines of numbers in UTF-8"),
         (b"", "t.csv cannot be read as lines of numbers"),

@@ -1,4 +1,4 @@
-"""What tells one matrix from another."""
+"""Fingerprints identify matrices."""
 
 import numpy as np
 import pytest
@@ -29,8 +29,8 @@ def test_it_is_the_same_whatever_the_data_are_called(tmp_path):
     assert len({fingerprint(write(tmp_path / name, name, values())) for name in ("part", "piece")}) == 1
 
 
-def test_names_tell_large_files_apart_where_there_are_several(tmp_path, monkeypatch):
-    monkeypatch.setattr("terafactor.data.fingerprint.MAX_VALUES", 0)  # so that these are large
+def test_names_of_several_large_files_are_part_of_the_fingerprint(tmp_path, monkeypatch):
+    monkeypatch.setattr("terafactor.data.fingerprint.MAX_WHOLE_VALUES", 0)  # so that these are large
     for cuts, expected in [((), 1), ((15,), 2)]:
         sources = [write(tmp_path / f"{name} {expected}", name, values(), cuts) for name in ("part", "piece")]
         assert len(set(map(fingerprint, sources))) == expected
@@ -66,7 +66,7 @@ def test_any_change_of_a_small_matrix_changes_it(place):
 
 @pytest.mark.parametrize("n_rows", [1, 5, 3000])
 def test_little_of_a_large_matrix_is_read(n_rows, monkeypatch):
-    monkeypatch.setattr("terafactor.data.fingerprint.MAX_VALUES", 2**14)  # so that all of these are large
+    monkeypatch.setattr("terafactor.data.fingerprint.MAX_WHOLE_VALUES", 2**14)  # so that all of these are large
     source = CountingSource(ArraySource(np.ones((n_rows, 20_000), np.float32)))
     fingerprint(source)
     assert source.n_values <= 16 * 4096

@@ -68,7 +68,7 @@ def test_a_reduction_that_leaves_nothing_to_see_is_refused(reduction):
 @pytest.mark.parametrize(
     ("n_features", "reduction", "together"), [(2**17 + 3, 8, 4), (2**17 + 3, 40, 1), (2**16, 8, 1)]
 )
-def test_long_rows_are_picked_by_neighbours_where_masks_have_many(n_features, reduction, together):
+def test_long_rows_are_picked_by_neighbors_where_masks_have_many(n_features, reduction, together):
     masks = masks_of(ArraySource(np.zeros((1, n_features), np.float32)), reduction, 0)
     cycle = [masks.mask(number) for number in range(reduction)]
     np.testing.assert_array_equal(np.sort(np.concatenate(cycle)), np.arange(n_features))

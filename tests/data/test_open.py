@@ -1,4 +1,4 @@
-"""From a thing to its source."""
+"""Opening data as a source."""
 
 import errno
 import sys
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from terafactor import ArraySource, MaskedDictionaryLearning, MatrixSource, open_source
-from terafactor.data.open import formats, from_anywhere
+from terafactor.data.open import absolute_address, formats
 from terafactor.errors import DataError, DataTypeError, MissingDependencyError, StorageError
 
 
@@ -21,18 +21,18 @@ def test_an_array_of_integers_becomes_floats():
     assert open_source(np.eye(3, dtype=np.int64)).dtype == np.float64
 
 
-@pytest.mark.parametrize("thing", [3, {}, [], [1, 2], object()])
-def test_the_error_for_an_unknown_object_lists_what_is_understood(thing):
-    with pytest.raises(DataTypeError, match="what is understood") as caught:
-        open_source(thing)
-    assert all(form.understands in str(caught.value) for form in formats())
+@pytest.mark.parametrize("data", [3, {}, [], [1, 2], object()])
+def test_the_error_for_an_unknown_object_lists_the_formats(data):
+    with pytest.raises(DataTypeError, match="supported:") as caught:
+        open_source(data)
+    assert all(form.description in str(caught.value) for form in formats())
 
 
-def test_the_error_for_an_unknown_file_lists_what_is_understood(tmp_path):
+def test_the_error_for_an_unknown_file_lists_the_formats(tmp_path):
     (tmp_path / "what.xyz").write_text("")
-    with pytest.raises(DataError, match=r"cannot tell what .*what.xyz is; what is understood"):
+    with pytest.raises(DataError, match=r"the format of .*what.xyz is unknown; supported:"):
         open_source(tmp_path / "what.xyz")
-    with pytest.raises(DataError, match="give a glob"):
+    with pytest.raises(DataError, match="pass a glob"):
         open_source(tmp_path)
 
 
@@ -42,7 +42,7 @@ def test_the_error_for_an_unknown_file_lists_what_is_understood(tmp_path):
         ("missing.npy", "missing.npy does not exist"),
         ("missing*.npy", "no file matches 'missing\\*.npy'"),
         ("http://example.org/x.npy", "http:// is none of npy://"),
-        ("", "no path"),
+        ("", "is not a path"),
     ],
 )
 def test_text_that_leads_nowhere_is_refused(text, message):
@@ -53,7 +53,7 @@ def test_text_that_leads_nowhere_is_refused(text, message):
 @pytest.mark.parametrize("scheme", ["", "npy://"])
 def test_a_folder_is_no_npy_file(tmp_path, scheme):
     (tmp_path / "X.npy").mkdir()
-    with pytest.raises(DataError, match=r"X.npy is a folder, not a .npy file: .* give a glob, such as .*X.npy/\*.npy"):
+    with pytest.raises(DataError, match=r"X.npy is a folder, not a .npy file: .* pass a glob, such as .*X.npy/\*.npy"):
         open_source(f"{scheme}{tmp_path}/X.npy")
 
 
@@ -85,7 +85,7 @@ def test_a_glob_in_a_folder_whose_name_looks_like_one_finds_its_files(tmp_path, 
         np.save(folder / f"{name}.npy", np.eye(3))
     assert open_source(f"{folder}/*.npy").shape == (6, 3)
     monkeypatch.chdir(folder.parent)
-    address = from_anywhere("[1]/*.npy")
+    address = absolute_address("[1]/*.npy")
     monkeypatch.chdir(tmp_path)
     assert open_source(address).shape == (6, 3)
 
@@ -111,8 +111,8 @@ def test_the_estimator_opens_paths(tmp_path, X):
     np.save(tmp_path / "X.npy", X)
     learner = MaskedDictionaryLearning(4, reduction=3, statistics="masked", random_state=0)
     expected = learner.fit(X).components_
-    for thing in (tmp_path / "X.npy", str(tmp_path / "X.npy"), [tmp_path / "X.npy"]):
-        np.testing.assert_array_equal(learner.fit(thing).components_, expected)
+    for data in (tmp_path / "X.npy", str(tmp_path / "X.npy"), [tmp_path / "X.npy"]):
+        np.testing.assert_array_equal(learner.fit(data).components_, expected)
     np.testing.assert_array_equal(learner.transform(tmp_path / "X.npy"), learner.transform(X))
 
 

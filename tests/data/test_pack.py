@@ -1,4 +1,4 @@
-"""Packing: what is written, and that nothing stops it for good."""
+"""Packing: what is written, and that an interrupted pack resumes."""
 
 import json
 import multiprocessing
@@ -86,7 +86,7 @@ class NotInMemory(CountingSource):
         self.in_memory = self.checked = False
 
 
-def test_integers_are_within_half_a_step_and_the_error_is_told(tmp_path, records_of):
+def test_integers_are_within_half_a_step_and_the_error_is_reported(tmp_path, records_of):
     array = values() * np.logspace(-6, 6, N_FEATURES, dtype=np.float32)
     array[:, 7] = 0
     pack(records_of(array, 40, 50), tmp_path / "store", block_rows=BLOCK, dtype="int16")
@@ -236,7 +236,7 @@ def n_files(folder):
 
 
 def test_finished_records_are_not_read_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("terafactor.data.fingerprint.MAX_VALUES", 0)  # as if the matrix were large
+    monkeypatch.setattr("terafactor.data.fingerprint.MAX_WHOLE_VALUES", 0)  # as if the matrix were large
     done = []
 
     def stop(n_rows):

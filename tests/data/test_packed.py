@@ -1,4 +1,4 @@
-"""The packed store: what is read is what was packed, in one part in r, or an error."""
+"""The packed store: what is read is what was packed, in 1 / r of it, or an error."""
 
 import json
 import os
@@ -104,7 +104,7 @@ def test_a_reader_that_is_not_there_is_refused(shared):
         open_source(shared[0], reader="tape")
 
 
-def test_the_metadata_tell_what_was_packed(shared):
+def test_the_metadata_describe_what_was_packed(shared):
     path, array = shared
     source = PackedSource(path)
     for rows, statistics in zip(source.records, source.statistics, strict=True):
@@ -204,7 +204,7 @@ def test_epochs_until_every_feature_was_visited(shared, reduction, n_visits):
     assert n_epochs == 1 or fewest(n_epochs - 1) < n_visits
 
 
-def test_visits_go_on_counting_in_the_next_epoch(shared):
+def test_reads_are_counted_across_epochs(shared):
     source = open_source(shared[0])
     stream = BatchStream(source, BLOCK, RunMasks(source, 5, 0), 0, whole_rows=False)
     rows = source.records[1]  # 14 rows, four visits per epoch

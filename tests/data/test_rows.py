@@ -83,9 +83,9 @@ def test_an_entry_that_cannot_be_used_is_named_as_users_count_rows(tmp_path):
         read_finite(some, np.arange(6))
 
 
-def test_a_view_hands_on_all_that_a_source_tells():
+def test_a_view_forwards_every_attribute_of_a_source():
     """Whatever is added to sources has to be handed on, too."""
-    told = {name for name in vars(MatrixSource) if not name.startswith("_")} | set(MatrixSource.__annotations__)
+    public = {name for name in vars(MatrixSource) if not name.startswith("_")} | set(MatrixSource.__annotations__)
     view = SourceView(SparseSource(sparse.random_array((9, 5), density=0.2, rng=np.random.default_rng(0))))
-    assert told - {"is_sparse"} <= set(vars(view)) | set(vars(SourceView))
+    assert public - {"is_sparse"} <= set(vars(view)) | set(vars(SourceView))
     assert view.is_sparse == view.base.is_sparse

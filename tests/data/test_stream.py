@@ -85,7 +85,7 @@ def test_a_batch_never_mixes_records(source, batch_size):
 
 
 def test_rows_of_a_block_are_read_together_and_shuffled(monkeypatch):
-    monkeypatch.setattr("terafactor.data.stream.MIXED_VALUES", 0)
+    monkeypatch.setattr("terafactor.data.stream.SHUFFLE_VALUES", 0)
     blocks, orders = BlockSource([[8] * 5]).row_blocks(0), set()
     for number in range(4):
         rows = np.concatenate(epoch(stream_of(BlockSource([[8] * 5]), 4), number)).reshape(5, 8)
@@ -104,14 +104,14 @@ def test_batches_mix_blocks_where_several_are_read_at_once():
 def test_the_first_rows_come_from_many_blocks_while_that_is_cheap(monkeypatch):
     source = BlockSource([[4] * 10] * 10)
     assert len(set(stream_of(source, 4, reduction=3).first_rows(5) // 4)) == 5
-    monkeypatch.setattr("terafactor.data.stream.MIXED_VALUES", 0)
+    monkeypatch.setattr("terafactor.data.stream.SHUFFLE_VALUES", 0)
     assert len(set(stream_of(source, 4, reduction=3).first_rows(5) // 4)) == 2
     assert len(set(stream_of(source, 4, reduction=3).first_rows(40) // 4)) == 10
-    monkeypatch.setattr("terafactor.data.stream.CHEAP", 0.03)
+    monkeypatch.setattr("terafactor.data.stream.CHEAP_SHARE", 0.03)
     assert len(set(stream_of(source, 4, reduction=3).first_rows(5) // 4)) == 3
 
 
-def test_a_record_without_rows_is_passed_over():
+def test_a_record_without_rows_is_skipped():
     source = BlockSource([(4,), (), (3,)], blocks=False)
     stream = stream_of(source, 2)
     batches = epoch(stream, 0)
@@ -179,7 +179,7 @@ def test_batches_hold_what_the_source_has(reduction, whole_rows):
     ],
 )
 def test_batches_of_a_block_are_read_together_if_that_reads_less(height, reduction, whole_rows, together, monkeypatch):
-    monkeypatch.setattr("terafactor.data.stream.MIXED_VALUES", 0)
+    monkeypatch.setattr("terafactor.data.stream.SHUFFLE_VALUES", 0)
     source = CountingSource(BlockSource([[height] * 4, [height] * 2]))
     stream = stream_of(source, 4, reduction=reduction, whole_rows=whole_rows)
     n_rows, n_features = (-(-height // 4) * 4, 6) if together else (4, 6 // reduction)
@@ -194,5 +194,5 @@ def test_batches_of_a_block_are_read_together_if_that_reads_less(height, reducti
 
 
 def test_blocks_too_large_for_memory_are_read_batch_by_batch(monkeypatch):
-    monkeypatch.setattr("terafactor.data.stream.MAX_VALUES", 8 * 6 - 1)
+    monkeypatch.setattr("terafactor.data.stream.MAX_BLOCK_VALUES", 8 * 6 - 1)
     assert stream_of(BlockSource([[8, 8]]), 4).values_at_once == 4 * 6

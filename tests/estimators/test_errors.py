@@ -345,7 +345,7 @@ def test_a_row_too_large_for_its_type_is_named(X, method, init):
     rows = X.astype(np.float32)
     rows[7] *= np.float32(1e20)
     estimator = MaskedDictionaryLearning(4, init=X[:4] if init else None, random_state=0)
-    with pytest.raises(DataError, match="row 7, column 0; float32 has no room for squares of such values: rescale"):
+    with pytest.raises(DataError, match="row 7, column 0; the squares of such values overflow float32: rescale"):
         getattr(estimator, method)(rows)
 
 

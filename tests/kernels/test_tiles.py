@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from terafactor.kernels.tiles import copy_runs, find, locate
+from terafactor.kernels.tiles import copy_runs, find_tiles, locate_columns
 
 N_FEATURES, WIDTH, N_ROWS = 103, 10, 6
 DISTANCE = N_ROWS * WIDTH + 2
@@ -31,7 +31,7 @@ def test_columns_are_located_and_copied(order):
     matrix = np.random.default_rng(2).standard_normal((N_ROWS, N_FEATURES)).astype(np.float32)
     for columns in chosen_columns(order):
         chosen, places = np.empty(11, np.int64), np.empty(len(columns), np.int64)
-        found = locate(columns, order, place, WIDTH, DISTANCE, chosen, places)
+        found = locate_columns(columns, order, place, WIDTH, DISTANCE, chosen, places)
         np.testing.assert_array_equal(chosen[:found], np.unique(place[columns] // WIDTH))
         stored = np.full((found, DISTANCE), np.nan, np.float32)
         for number, tile in enumerate(chosen[:found]):
@@ -50,7 +50,7 @@ def test_positions_and_tiles_are_found(order):
     place = np.argsort(order).astype(np.int32)
     for columns in chosen_columns(order):
         at, numbers = np.empty(len(columns), np.int64), np.empty(11, np.int64)
-        found = find(columns, order, place, WIDTH, at, numbers)
+        found = find_tiles(columns, order, place, WIDTH, at, numbers)
         np.testing.assert_array_equal(at, place[columns])
         tiles = np.unique(place[columns] // WIDTH)
         assert found == len(tiles)

@@ -10,10 +10,10 @@ import pytest
 from scipy import sparse
 
 from terafactor import MaskedDictionaryLearning, open_source, pack
+from terafactor import _memory as memory_module
+from terafactor._memory import available_memory
 from terafactor.errors import ParameterError
-from terafactor.solver import memory as memory_module
 from terafactor.solver import plan as plan_module
-from terafactor.solver.memory import available_memory
 from terafactor.testing import CountingSource
 
 ROWS, FEATURES, BLOCK = 320, 640, 10
@@ -164,7 +164,7 @@ def test_files_that_a_control_group_keeps_copies_of_are_no_loss(machine):
 
 LIMITED = """
 import resource
-from terafactor.solver.memory import available_memory
+from terafactor._memory import available_memory
 resource.setrlimit(resource.RLIMIT_AS, (3 * 10**9, 3 * 10**9))
 print(available_memory())
 """

@@ -216,7 +216,7 @@ def test_reads_a_file(tmp_path, monkeypatch, steps_in_spans):
     estimator = MaskedDictionaryLearning(9, alpha=0.02, batch_size=20, n_epochs=1, random_state=0)
     atoms = estimator.fit(tmp_path / "cells.h5ad").components_
     assert sum(steps_in_spans) == 12
-    monkeypatch.setattr("terafactor.data.source.MOST_STORED", 0.0)
+    monkeypatch.setattr("terafactor.data.source.SPARSE_SHARE", 0.0)
     plain = estimator.fit(tmp_path / "cells.h5ad").components_
     assert sum(steps_in_spans) == 12
     np.testing.assert_allclose(atoms, plain, atol=1e-10)

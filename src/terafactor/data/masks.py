@@ -1,4 +1,4 @@
-"""Which features a step sees."""
+"""Masks: the features that a step uses."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from terafactor.kernels.shuffle import shuffle
 
 
 class Masks:
-    """Masks that visit every feature once per cycle.
+    """Masks that cover every feature once per cycle.
 
-    A cycle is a random permutation of the features cut into ``ceil(reduction)`` parts, a fresh permutation each time.
-    Where a mask holds many of the source's tiles, whole tiles are permuted rather than single features. Mask number i
-    is a pure function of the parameters and i.
+    A cycle is a random permutation of the features cut into ``ceil(reduction)`` parts; each cycle has its own
+    permutation. Where a mask holds many of the source's tiles, the permutation is of tiles rather than features. Mask
+    number i is a pure function of the parameters and i.
 
     Parameters
     ----------
     n_features : int
     reduction : float
-        How many times fewer features than there are a step sees.
+        A step uses 1 / reduction of the features.
     seed : int
     tiles : FeatureTiles
         Features that are cheap to read together.
     """
 
     by_record: bool = False
-    """Whether masks depend on the record, and are counted by visits to those that share them."""
+    """Whether masks depend on the record, and are numbered by the reads of records that share them."""
 
     shared_with: Sequence[int] = ()
-    """Of masks by record: the first record that shares them, for each."""
+    """For masks by record: for each record, the first record that shares its masks."""
 
     def __init__(self, n_features: int, reduction: float, seed: int, tiles: FeatureTiles | None = None) -> None:
         if not 1 <= reduction <= n_features:
@@ -52,9 +52,10 @@ class Masks:
         self.tiles = FeatureTiles() if few else tiles
 
     def mask(self, number: int, record: int = 0, visit: int = 0) -> Indices | None:
-        """Return the features of mask ``number`` as they are read best; None when there is nothing to leave out.
+        """Return the features of mask ``number`` (s,), in the order that is cheapest to read; None for all features.
 
-        ``record`` and ``visit``, how often those that share its masks were visited before, are for masks by record.
+        Masks by record depend on ``record`` and ``visit`` instead: the number of earlier reads of records that share
+        these masks.
         """
         if self.cycle_length == 1:
             return None
@@ -63,20 +64,24 @@ class Masks:
         permutation = _permutation(n_tiles, self.seed, cycle)
         return self.tiles.members(permutation[_part(n_tiles, self.cycle_length, part)], self.n_features)
 
+    def fewest_visits(self, counts: Sequence[int]) -> int:
+        """Return how often the least used feature is in the first ``counts[i]`` masks of group i of records."""
+        return sum(count // self.cycle_length for count in counts)
+
 
 class RunMasks(Masks):
-    """Masks that are runs of neighbouring tiles, for sources where a run comes in one read.
+    """Masks that are runs of adjacent tiles, for sources that read such a run at once.
 
-    Of records with the same order of features, ``ceil(reduction)`` visits in a row see every feature once: the tiles,
-    from a random one on and around the end, are cut into as many runs. The first tile is drawn anew for each cycle.
-    This learns as well as single features at random do only because there are several orders.
+    In records with the same order of features, ``ceil(reduction)`` consecutive reads use every feature once: the tiles,
+    from a random first one and wrapping around, are cut into as many runs. Each cycle draws its own first tile. Only
+    because records have several orders of features does this learn as well as random features do.
 
     Parameters
     ----------
     source : MatrixSource
-        Gives the tiles of each record.
+        Defines the tiles of each record.
     reduction : float
-        How many times fewer features than there are a step sees.
+        A step uses 1 / reduction of the features.
     seed : int
     """
 
@@ -85,14 +90,14 @@ class RunMasks(Masks):
     def __init__(self, source: MatrixSource, reduction: float, seed: int) -> None:
         super().__init__(source.shape[1], reduction, seed)
         self.source = source
-        orders = [source.tiles(record).order for record in range(len(source.records))]  # kept, so that ids differ
+        orders = [source.tiles(record).order for record in range(len(source.records))]  # kept alive: ids stay distinct
         firsts: dict[int, int] = {}
         self.shared_with = [firsts.setdefault(id(order), record) for record, order in enumerate(orders)]
-        fewest = largest_reduction(source)
-        if self.cycle_length > fewest:
+        largest = largest_reduction(source)
+        if self.cycle_length > largest:
             raise ParameterError(
-                f"reduction must be at most {fewest}, got {reduction!r}: {source.record_name(0)} stores its features "
-                f"in {fewest} groups that are read whole"
+                f"reduction must be at most {largest}, got {reduction!r}: {source.record_name(0)} stores its features "
+                f"in {largest} groups that are read whole"
             )
 
     def mask(self, number: int, record: int = 0, visit: int = 0) -> Indices | None:
@@ -105,9 +110,16 @@ class RunMasks(Masks):
         first = (_first_tile(n_tiles, self.seed, self.shared_with[record], cycle) + run.start) % n_tiles
         return tiles.run(first, run.stop - run.start, self.n_features)
 
+    def fewest_visits(self, counts: Sequence[int]) -> int:
+        visits = np.zeros(self.n_features, np.int64)  # of cycles that are not complete
+        for record, count in enumerate(counts):
+            for visit in range(count - count % self.cycle_length, count):
+                visits[self.mask(0, record, visit)] += 1
+        return super().fewest_visits(counts) + int(visits.min())
+
 
 def masks_of(source: MatrixSource, reduction: float, seed: int) -> Masks:
-    """Return the masks that suit a source: runs where its tiles have an order of their own."""
+    """Return the masks that suit a source: runs of tiles where it stores its features in an order of its own."""
     tiles = source.tiles(0)
     if tiles.order is not None:
         return RunMasks(source, reduction, seed)
@@ -123,15 +135,15 @@ def largest_reduction(source: MatrixSource) -> int:
 
 
 def _part(length: int, n_parts: int, part: int) -> slice:
-    """Return the part that array_split would: the first ``length % n_parts`` are one longer."""
-    width, longer = divmod(length, n_parts)
-    start = part * width + min(part, longer)
-    return slice(start, start + width + (part < longer))
+    """Return one part of a range, as ``np.array_split`` cuts it: the first ``length % n_parts`` are longer by one."""
+    width, n_longer = divmod(length, n_parts)
+    start = part * width + min(part, n_longer)
+    return slice(start, start + width + (part < n_longer))
 
 
 @lru_cache(maxsize=2)
 def _permutation(length: int, seed: int, cycle: int) -> Indices:
-    """Return the order of tiles in one cycle; the last ones are kept for fits that come in many short calls."""
+    """Return the order of tiles in one cycle, cached for fits that consist of many short calls."""
     order = np.arange(length)
     shuffle(generator(seed, Purpose.MASKS, cycle).bit_generator.random_raw(length // 2 + 1).view(np.uint32), order)
     return order
@@ -139,5 +151,5 @@ def _permutation(length: int, seed: int, cycle: int) -> Indices:
 
 @lru_cache(maxsize=2**14)
 def _first_tile(n_tiles: int, seed: int, record: int, cycle: int) -> int:
-    """Return the tile where a cycle of records begins, kept because visits to others come between."""
+    """Return the first tile of a cycle, cached because reads of other records come in between."""
     return int(generator(seed, Purpose.MASKS, record, cycle).integers(n_tiles))

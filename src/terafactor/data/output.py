@@ -1,4 +1,4 @@
-"""Writing a matrix from its first row to its last."""
+"""Writing a matrix to a file, from its first row to its last."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from terafactor._typing import Array
 from terafactor.errors import ParameterError
 
 Write = Callable[[Array], None]
-"""Called with the next rows."""
+"""A function that writes the next rows (b, p)."""
 
 CHUNK_VALUES = 2**18
-"""Values of a chunk of a Zarr array."""
+"""Values per chunk of a Zarr array."""
 
 
 @contextlib.contextmanager
 def new_matrix(out: str | Path, shape: tuple[int, int], dtype: np.dtype) -> Generator[Write, None, None]:
-    """Give a function that writes the next rows of a new ``.npy`` file or Zarr array.
+    """Create a ``.npy`` file or Zarr array, in a ``with`` block that receives a function to write the next rows.
 
-    It has another name until the last row is written and on the disk; what fails leaves nothing behind.
+    The file gets its name once all rows are on disk; a failure leaves nothing behind.
     """
     out = Path(out)
     writer = WRITERS.get(out.suffix)
@@ -49,7 +49,7 @@ def new_matrix(out: str | Path, shape: tuple[int, int], dtype: np.dtype) -> Gene
 
 
 def open_matrix(path: str | Path) -> Any:
-    """Return what :func:`new_matrix` wrote, still on the disk: a memory map or a Zarr array."""
+    """Open a file written by :func:`new_matrix`, without loading it: as a memory map or a Zarr array."""
     if Path(path).suffix == ".npy":
         return np.load(path, mmap_mode="r")
     import zarr
@@ -75,12 +75,12 @@ def _zarr(path: Path, shape: tuple[int, int], dtype: np.dtype) -> Generator[Writ
 
     chunk = (min(shape[0], max(1, CHUNK_VALUES // shape[1])), shape[1])
     array = zarr.create_array(path, shape=shape, dtype=dtype, chunks=chunk)
-    done = 0
+    n_written = 0
 
     def write(rows: Array) -> None:
-        nonlocal done
-        array[done : done + len(rows)] = rows
-        done += len(rows)
+        nonlocal n_written
+        array[n_written : n_written + len(rows)] = rows
+        n_written += len(rows)
 
     yield write
 

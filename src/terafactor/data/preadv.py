@@ -1,4 +1,4 @@
-"""Reading at a position of a file, from several threads."""
+"""Reads at a position of an open file, from several threads."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from threading import Lock
 
 from terafactor._typing import Array
 
-_one_at_a_time = Lock()
+_seek_lock = Lock()
 
 
-def fill(descriptor: int, buffer: Array, position: int) -> int:
-    """Read into ``buffer``, contiguous, from a position on; return how many bytes there were."""
+def read_at(descriptor: int, buffer: Array, position: int) -> int:
+    """Read into ``buffer``, a contiguous array, from ``position`` on; return the number of bytes before the end."""
     if not buffer.nbytes:
         return 0
     view, done = buffer.data.cast("B"), 0
     while done < len(view):
-        count = _read(descriptor, view[done:], position + done)
+        count = _read_once(descriptor, view[done:], position + done)
         if count == 0:
             break
         done += count
     return done
 
 
-def _read(descriptor: int, view: memoryview, position: int) -> int:
-    """Read once; where the system only reads at the place it remembers, nobody else may move that meanwhile."""
+def _read_once(descriptor: int, view: memoryview, position: int) -> int:
+    """Read once, possibly less than ``view`` holds. Without preadv, a lock keeps other threads from seeking."""
     if hasattr(os, "preadv"):
         return os.preadv(descriptor, [view], position)
-    with _one_at_a_time, io.FileIO(descriptor, closefd=False) as file:
+    with _seek_lock, io.FileIO(descriptor, closefd=False) as file:
         file.seek(position)
         return file.readinto(view)

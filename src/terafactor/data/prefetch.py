@@ -1,4 +1,4 @@
-"""Reading ahead of the one who works."""
+"""Prefetching: reads that run in other threads before their results are needed."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 N_READERS = 4
-"""Threads that read: more than a disk needs to be busy, fewer than would crowd out the work."""
+"""Threads that read: enough to keep a disk busy, few enough to leave the cores to the computation."""
 
 DEPTH = 4
-"""Reads that may be ready or under way before they are asked for; memory is bounded by it."""
+"""Results that may be ready or in progress before they are needed; bounds the memory."""
 
-QUICK = 0.002
-"""Seconds below which a task is not worth handing over: threads that pass the interpreter's lock back and forth for
-such short ones are slower than one that does everything. Rows that the system has in memory are read so quickly."""
+QUICK_SECONDS = 0.002
+"""Tasks faster than this run in the calling thread: passing the interpreter lock between threads would cost more.
+Reads from the page cache are that fast."""
 
 
-def read_ahead(tasks: Iterable[Callable[[], Result]], depth: int = DEPTH) -> Generator[Result, None, None]:
-    """Yield the results of ``tasks`` in their order, the next ones computed by other threads meanwhile.
+def prefetch(tasks: Iterable[Callable[[], Result]], depth: int = DEPTH) -> Generator[Result, None, None]:
+    """Yield the results of ``tasks`` in order while other threads compute the next ones.
 
-    Tasks are done as they are asked for until two in a row were not :data:`QUICK`. A task that fails raises where its
-    result would come. Once the generator is closed or collected no task begins, and those under way have ended.
-    depth: results that may be ready or under way before they are asked for; 0: each task is done when its turn comes.
+    Tasks run in the calling thread until two in a row take longer than :data:`QUICK_SECONDS`. A task that fails raises
+    its error when its result is due. After the generator is closed or collected, no task starts and none is running.
+    depth: results that may be ready or in progress in advance; 0 runs each task when its result is due.
     """
     tasks = iter(tasks)
     if depth == 0:
         yield from (task() for task in tasks)
         return
-    yield from _while_quick(tasks)
+    yield from _run_until_slow(tasks)
     pending: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(min(N_READERS, depth), "terafactor-reader") as readers:
         try:
@@ -47,13 +47,13 @@ def read_ahead(tasks: Iterable[Callable[[], Result]], depth: int = DEPTH) -> Gen
                 future.cancel()
 
 
-def _while_quick(tasks: Iterator[Callable[[], Result]]) -> Generator[Result, None, None]:
-    """Do tasks as they are asked for, until two in a row took long."""
-    n_long = 0
+def _run_until_slow(tasks: Iterator[Callable[[], Result]]) -> Generator[Result, None, None]:
+    """Run tasks in the calling thread, until two in a row are slow."""
+    n_slow = 0
     for task in tasks:
-        started = time.perf_counter()
+        start = time.perf_counter()
         result = task()
-        n_long = n_long + 1 if time.perf_counter() - started > QUICK else 0
+        n_slow = n_slow + 1 if time.perf_counter() - start > QUICK_SECONDS else 0
         yield result
-        if n_long == 2:
+        if n_slow == 2:
             return

@@ -1,4 +1,4 @@
-"""The one interface through which the solver reads a matrix."""
+"""The interface through which the solver reads a matrix."""
 
 from __future__ import annotations
 
@@ -15,26 +15,32 @@ from terafactor._typing import Array, Indices
 from terafactor.errors import DataError, DataTypeError
 
 MUST_BE_FINITE = "every entry must be finite: drop such rows or columns, or fill them in"
-"""The way out of an infinity, which is never a missing value, and of NaN where nothing can be missing."""
+"""Advice in errors about infinities, which never mark missing values, and about NaN where nothing may be missing."""
 
 MAY_BE_MISSING = (
-    "every entry must be finite: drop such rows or columns, fill them in, or say missing='nan' (--missing nan)"
+    "every entry must be finite: drop such rows or columns, fill them in, or pass missing='nan' (--missing nan)"
 )
-"""The way out of NaN where an estimator may take it for a missing value."""
+"""Advice in errors about NaN where an estimator can treat it as missing."""
 
 
 @dataclass(frozen=True)
 class FeatureTiles:
-    """Groups of features that are cheap to read together: runs of equal width in some order."""
+    """Groups of features that are cheap to read together: runs of equal width in some order.
+
+    Examples
+    --------
+    >>> FeatureTiles(width=2).members(np.array([2, 0]), n_features=5).tolist()
+    [0, 1, 4]
+    """
 
     width: int = 1
     """Features per tile; the last tile may have fewer."""
 
     order: Indices | None = None
-    """All features in the order that is cut into tiles; None: their own order."""
+    """Order of the features that is cut into tiles (p,); None for ascending order."""
 
     fewest: int = 64
-    """Tiles below which masks are made of single features: neighbours in a tile would stand for too much of a mask."""
+    """Smallest number of tiles in a mask; masks with fewer are drawn from single features, which are more diverse."""
 
     def members(self, chosen: Indices, n_features: int) -> Indices:
         """Return the features of the ``chosen`` tiles, ascending."""
@@ -43,61 +49,72 @@ class FeatureTiles:
         if self.order is not None:
             tiles = [self.order[tile * self.width : (tile + 1) * self.width] for tile in chosen.tolist()]
             return np.sort(np.concatenate(tiles)).astype(np.int64, copy=False)
-        places = (np.sort(chosen)[:, np.newaxis] * self.width + np.arange(self.width)).ravel()
-        return places[: np.searchsorted(places, n_features)]
+        features = (np.sort(chosen)[:, np.newaxis] * self.width + np.arange(self.width)).ravel()
+        return features[: np.searchsorted(features, n_features)]
 
     def run(self, first: int, count: int, n_features: int) -> Indices:
-        """Return the features of ``count`` tiles from ``first`` on and around the end, in their order there."""
+        """Return the features of ``count`` consecutive tiles from ``first`` on, wrapping around, in tile order."""
         order = np.arange(n_features) if self.order is None else self.order
-        beyond = max(first + count - -(-n_features // self.width), 0)
+        wrapped = max(first + count - -(-n_features // self.width), 0)
         features = order[first * self.width : (first + count) * self.width]
-        if beyond:
-            features = np.concatenate([features, order[: beyond * self.width]])
+        if wrapped:
+            features = np.concatenate([features, order[: wrapped * self.width]])
         return features.astype(np.int64, copy=False)
 
 
-MOST_STORED = 0.05
-"""Share of stored entries up to which a matrix counts as sparse: pairs of entries in a column grow as its square."""
+SPARSE_SHARE = 0.05
+"""Largest share of stored entries of a sparse matrix: the pairs of entries in a column grow with its square."""
 
 
 class MatrixSource(ABC):
     """A matrix that can be read in parts.
 
-    An implementation gives ``shape``, ``dtype`` and :meth:`read`, and tells what is cheap to read together; it passes
-    :class:`terafactor.testing.SourceContract`. Reading is safe from several threads.
+    A subclass sets ``shape`` and ``dtype``, implements :meth:`read`, and overrides what describes cheap reads. It must
+    pass :class:`terafactor.testing.SourceContract`. Several threads may call :meth:`read` at the same time.
+
+    Examples
+    --------
+    >>> class Ramp(MatrixSource):
+    ...     shape, dtype = (3, 4), np.dtype(np.float64)
+    ...
+    ...     def read(self, rows, columns=None):
+    ...         columns = np.arange(4) if columns is None else columns
+    ...         return 10.0 * rows[:, np.newaxis] + columns
+    >>> Ramp().read(np.array([2]), np.array([0, 3])).tolist()
+    [[20.0, 23.0]]
     """
 
     shape: tuple[int, int]
-    """Rows and features."""
+    """Numbers of rows and features."""
 
     dtype: np.dtype[np.floating]
-    """float32 or float64: the type of what :meth:`read` returns."""
+    """float32 or float64: the type that :meth:`read` returns."""
 
     in_memory: bool = False
-    """Whether whole rows are at hand, so that reading fewer features saves nothing."""
+    """Whether rows are in memory, so that reading fewer features saves nothing."""
 
     whole_records: bool = False
-    """Whether a record is read as a whole anyway, so that all its batches should follow each other."""
+    """Whether reading any row loads its whole record, so that the batches of a record should be consecutive."""
 
     checked: bool = False
-    """Whether there is no infinity, nor NaN unless ``holds_nan``: such were refused when the source was made."""
+    """Whether the constructor refused infinities, and NaN unless ``holds_nan``."""
 
     holds_nan: bool = False
-    """Whether NaN may stand for missing values in a checked source."""
+    """Whether a checked source may contain NaN, as missing values."""
 
     stored_share: float = 1.0
-    """Share of the entries that are stored: of a sparse matrix, those that are not are zeros."""
+    """Share of the entries that are stored; the others, of a sparse matrix, are zeros."""
 
     geometry: tuple[int, ...] | None = None
-    """Shape of a row as a picture, for those who draw atoms."""
+    """Shape of a row as an image, for drawing atoms."""
 
     feature_names: Sequence[str] | None = None
-    """Name of each feature, such as the columns of a table; None where there are none."""
+    """Names of the features, such as the columns of a table; None without names."""
 
     @property
     def is_sparse(self) -> bool:
-        """Whether so few entries are stored that work on these alone is faster than on whole rows."""
-        return self.stored_share <= MOST_STORED
+        """Whether so few entries are stored that computing with these alone is faster than with whole rows."""
+        return self.stored_share <= SPARSE_SHARE
 
     @property
     def records(self) -> Sequence[range]:
@@ -105,60 +122,60 @@ class MatrixSource(ABC):
         return (range(self.shape[0]),)
 
     def record_name(self, record: int) -> str:
-        """Return what errors call a record."""
+        """Return the name of a record in error messages."""
         return f"record {record}"
 
     def record_label(self, record: int) -> str:
-        """Return the name of a record wherever the data lie: that of a file without its folders."""
-        path, mark, inside = self.record_name(record).partition("::")
-        return f"{PurePath(path).name}{mark}{inside}"
+        """Return a name of a record that does not depend on where the data are stored: a file name without folders."""
+        path, separator, inside = self.record_name(record).partition("::")
+        return f"{PurePath(path).name}{separator}{inside}"
 
     def locate(self, row: int) -> tuple[int, int]:
-        """Return the record of a row, and the number of the row in it as users count: held-out rows count, too."""
+        """Return the record of a row, and the row's number in the original record, which counts held-out rows."""
         record = next(record for record, rows in enumerate(self.records) if row in rows)
         return record, row - self.records[record].start
 
     def row_blocks(self, record: int) -> Sequence[range] | None:
-        """Return the blocks of rows of one record that are cheap to read together; None: any rows are."""
+        """Return blocks of rows of one record that are cheap to read together; None if any rows are."""
         return None
 
     def tiles(self, record: int) -> FeatureTiles:
-        """Return the groups of features of one record that are cheap to read together: by default, each alone."""
+        """Return groups of features of one record that are cheap to read together; by default single features."""
         return FeatureTiles()
 
     def record_identity(self, record: int) -> str | None:
-        """Return what tells a record from others, in place of its values where reading these is dear; None: they do."""
+        """Return text that identifies the content of a record where reading its values is expensive; None otherwise."""
         return None
 
     def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
-        """Return how many bytes :meth:`read` takes in from where the matrix is stored."""
+        """Return how many bytes :meth:`read` reads from storage."""
         return len(rows) * (self.shape[1] if columns is None else len(columns)) * self.dtype.itemsize
 
     def absent_as_missing(self) -> Self:
-        """Return the matrix with NaN for entries that are not stored, rather than zeros; sparse sources have such."""
+        """Return the source with NaN in place of entries that are not stored; only sparse sources support it."""
         raise DataTypeError(
             f"missing='absent' is for sparse matrices, and {self.record_name(0)} is dense: "
-            "mark missing entries of a dense one with NaN and say missing='nan'"
+            "mark missing entries of a dense matrix with NaN and pass missing='nan'"
         )
 
-    def in_order(self, names: Sequence[str]) -> MatrixSource:
-        """Return the matrix with its features in the order of these ``names``, which are its own; tables can."""
+    def reorder_features(self, names: Sequence[str]) -> MatrixSource:
+        """Return the source with its features in the order of ``names``; only tables support it."""
         raise DataError(
             f"{self.record_name(0)} has its features in another order, from {(self.feature_names or [''])[0]!r} on, "
-            f"where {names[0]!r} is needed first: bring its columns into the same order"
+            f"but {names[0]!r} must be first: bring its columns into the same order"
         )
 
     def read_stored(self, rows: Indices) -> Any:
-        """Return whole rows as a ``scipy.sparse.csr_array`` in canonical format (b, p); sparse sources have such."""
-        raise DataTypeError(f"{self.record_name(0)} is dense: none of its zeros can be left out")
+        """Return whole rows as a ``scipy.sparse.csr_array`` in canonical format (b, p); only sparse sources can."""
+        raise DataTypeError(f"{self.record_name(0)} is dense: read its rows with read()")
 
     @abstractmethod
     def read(self, rows: Indices, columns: Indices | None = None) -> Array:
-        """Return the values at ``rows`` and ``columns`` (None: all features, in order), a new (b, s) array."""
+        """Return a new array (b, s) of the values at ``rows`` (b,) and ``columns`` (s,); None reads all features."""
 
 
 class SourceView(MatrixSource):
-    """Another look at a source: all of it is as in ``base``, unless a subclass says otherwise.
+    """A source that forwards everything to ``base`` unless a subclass overrides it.
 
     Parameters
     ----------
@@ -197,13 +214,13 @@ class SourceView(MatrixSource):
         return self.base.stored_bytes(rows, columns)
 
     def absent_as_missing(self) -> Self:
-        return self.of(self.base.absent_as_missing())
+        return self.with_base(self.base.absent_as_missing())
 
-    def in_order(self, names: Sequence[str]) -> MatrixSource:
-        return self.of(self.base.in_order(names))
+    def reorder_features(self, names: Sequence[str]) -> MatrixSource:
+        return self.with_base(self.base.reorder_features(names))
 
-    def of(self, base: MatrixSource) -> Self:
-        """Return the same look at another source."""
+    def with_base(self, base: MatrixSource) -> Self:
+        """Return the same view of another source."""
         return type(self)(base)
 
     def row_blocks(self, record: int) -> Sequence[range] | None:
@@ -221,7 +238,7 @@ class SourceView(MatrixSource):
 
 def check_indices(indices: Indices, bound: int, what: str) -> None:
     """Raise an IndexError unless all ``indices`` are between 0 and ``bound`` - 1."""
-    # The methods min and max take a detour through Python, at every read.
+    # Every read runs this; the methods min and max are slower, as they go through Python.
     if indices.size and not (np.minimum.reduce(indices) >= 0 and np.maximum.reduce(indices) < bound):
         raise IndexError(f"{what} must be between 0 and {bound - 1}, got {indices.min()} to {indices.max()}")
 
@@ -229,27 +246,27 @@ def check_indices(indices: Indices, bound: int, what: str) -> None:
 def check_finite(
     values: Array, name: str = "X", *, allow_nan: bool = False, about_nan: str = MAY_BE_MISSING, rows_at_once: int = 64
 ) -> None:
-    """Raise an error that names row and column of the first NaN, infinity or value too large in ``values`` (n, p).
+    """Raise a DataError with the row and column of the first NaN, infinity or too large value of ``values`` (n, p).
 
-    allow_nan: whether NaN may stand for missing values. about_nan: the way out that the error tells, if it may not.
+    allow_nan: whether NaN marks missing values. about_nan: the advice in the error about NaN.
     """
     for start in range(0, len(values), rows_at_once):
         part = values[start : start + rows_at_once]
         if (found := first_unusable(part, allow_nan)) is not None:
-            fault, advice = described(part[found], about_nan)
+            fault, advice = describe_unusable(part[found], about_nan)
             raise DataError(f"{name} contains {fault} at row {start + found[0]}, column {found[1]}; {advice}")
 
 
 def is_checked(source: MatrixSource, allow_nan: bool) -> bool:
-    """Whether the values of a source need no look any more."""
+    """Whether the values of a source need no further check."""
     return source.checked and (allow_nan or not source.holds_nan)
 
 
 def read_stored_finite(source: MatrixSource, rows: Indices) -> Any:
-    """Read the stored entries of whole rows, as :func:`read_finite` does all entries."""
+    """Read the stored entries of whole rows (b, p), with the check of :func:`read_finite`."""
     stored = source.read_stored(rows)
     if not is_checked(source, allow_nan=False) and not np.isfinite(stored.data).all():
-        read_finite(source, rows)  # which says where
+        read_finite(source, rows)  # raises an error that names the entry
     return stored
 
 
@@ -261,7 +278,7 @@ def read_finite(
     allow_nan: bool = False,
     about_nan: str = MAY_BE_MISSING,
 ) -> Array:
-    """Read from a source, and refuse what :func:`check_finite` refuses, unless it did so when it was made.
+    """Read values (b, s) from a source; raise a DataError as :func:`check_finite` does, but by record and feature.
 
     allow_nan, about_nan: as in :func:`check_finite`.
     """
@@ -269,34 +286,34 @@ def read_finite(
     found = None if is_checked(source, allow_nan) else first_unusable(values, allow_nan)
     if found is None:
         return values
-    fault, advice = described(values[found], about_nan)
+    fault, advice = describe_unusable(values[found], about_nan)
     record, row = source.locate(int(rows[found[0]]))
     feature = found[1] if columns is None else int(columns[found[1]])
     raise DataError(f"{source.record_name(record)} contains {fault} at row {row}, feature {feature}; {advice}")
 
 
-def described(value: Any, about_nan: str) -> tuple[str, str]:
-    """Return what an error calls a value that cannot be used, and the way out."""
+def describe_unusable(value: Any, about_nan: str) -> tuple[str, str]:
+    """Return the description of a value that cannot be used, and advice, for an error message."""
     if np.isnan(value):
         return "NaN", about_nan
     if np.isinf(value):
         return f"infinity ({value})", MUST_BE_FINITE
-    return f"{value:.2g}", f"{value.dtype} has no room for squares of such values: rescale the rows, or drop these"
+    return f"{value:.2g}", f"the squares of such values overflow {value.dtype}: rescale the rows, or drop these"
 
 
 def first_unusable(values: Array, allow_nan: bool = False, n_features: int | None = None) -> tuple[int, int] | None:
-    """Return row and column of the first NaN, infinity, or value whose squares may not add up over a row; or None.
+    """Return row and column of the first NaN, infinity or value so large that a row's sum of squares may overflow.
 
-    n_features: entries of a row, where ``values`` are some of them.
+    Returns None if there is none. n_features: the length of a row, where ``values`` (n, s) are some of its entries.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        in_order = values.flags.c_contiguous  # the first is a third faster, but copies what is not
-        squares = np.vdot(values, values) if in_order else np.einsum("ij,ij->", values, values)
+        contiguous = values.flags.c_contiguous  # vdot is a third faster than einsum, but copies other arrays
+        squares = np.vdot(values, values) if contiguous else np.einsum("ij,ij->", values, values)
     if np.isfinite(squares):
         return None
     largest = math.sqrt(float(np.finfo(values.dtype).max) / (n_features or values.shape[1]))
-    sizes = np.abs(values)
-    unusable = sizes > largest if allow_nan else ~(sizes <= largest)
+    magnitudes = np.abs(values)
+    unusable = magnitudes > largest if allow_nan else ~(magnitudes <= largest)
     if not unusable.any():
         return None
     row, column = np.argwhere(unusable)[0]

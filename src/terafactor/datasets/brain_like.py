@@ -1,4 +1,4 @@
-"""A matrix that looks like functional MRI: few smooth, localized, overlapping maps with slow time courses."""
+"""A matrix like functional MRI: a few smooth, localized, overlapping maps with slow time courses."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ def make_brain_like(
     smoothness: float = 2.0,
     seed: int = 0,
 ) -> tuple[Array, Array]:
-    """Return a matrix of volumes and the maps that they are made of.
+    """Return a matrix of volumes and the maps that generate them.
 
-    Voxels fill a cube. Each map is a few Gaussian blobs of random place, width and sign; time courses are
-    autoregressive; the noise is smooth in space like that of a scanner's images after preprocessing. Features are
-    scaled to unit variance.
+    Voxels fill a cube. Each map is a few Gaussian blobs of random position, width and sign; time courses are
+    autoregressive; the noise is smooth in space, as in preprocessed images. Features have unit variance.
 
     Parameters
     ----------
     n_samples, n_features, n_maps : int
     noise : float
-        Standard deviation of the noise, in units of that of the maps' part.
+        Standard deviation of the noise, relative to that of the signal.
     smoothness : float
         Width of the noise's spatial correlation, in voxels.
     seed : int
@@ -36,6 +35,12 @@ def make_brain_like(
     -------
     X : ndarray of shape (n_samples, n_features), float32
     maps : ndarray of shape (n_maps, n_features), float32
+
+    Examples
+    --------
+    >>> X, maps = make_brain_like(n_samples=20, n_features=500, n_maps=3)
+    >>> X.shape, maps.shape
+    ((20, 500), (3, 500))
     """
     random = generator(seed, Purpose.DATA)
     side = int(np.ceil(n_features ** (1 / 3)))
@@ -61,7 +66,7 @@ def _blobs(axes: Array, side: int, random: np.random.Generator) -> Array:
 
 
 def smooth_noise(shape: tuple[int, ...], smoothness: float, random: np.random.Generator) -> Array:
-    """Return white noise smoothed by a Gaussian of ``smoothness`` voxels, of unit variance, over a grid of voxels."""
+    """Return white noise on a grid, smoothed by a Gaussian of ``smoothness`` voxels and scaled to unit variance."""
     from scipy.ndimage import gaussian_filter
 
     field = gaussian_filter(random.standard_normal(shape, dtype=np.float32), smoothness, mode="wrap")

@@ -1,4 +1,4 @@
-"""A simulated study: several subjects at rest, with known networks, written as the NIfTI files of a real one."""
+"""A simulated resting-state study: several subjects with known networks, written as NIfTI files."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ from terafactor.datasets.planted import autoregressive
 SPACE = "MNI152NLin2009cAsym"
 MOTION = ("trans_x", "trans_y", "trans_z", "rot_x", "rot_y", "rot_z")
 BASELINE = 1000.0
-"""Largest mean intensity of a voxel; signals are a few percent of it, as in the scanner."""
+"""Largest mean intensity of a voxel; signals are a few percent of it, as in real images."""
 
 MIDLINE_GAP = 6.0
-"""Networks whose centre is nearer to the midline than this, in mm, have no twin in the other hemisphere."""
+"""Distance from the midline, in mm, below which a network has no counterpart in the other hemisphere."""
 
 SMOOTHNESS = 4.0
 """Width of the spatial correlation of the noise, in mm."""
 
 CORTEX_RADIUS = 50.0
-"""Distance in mm at which the rotations of a head act."""
+"""Distance in mm at which head rotations become displacements."""
 
-SLOWEST = 128.0
-"""Period in seconds above which a cosine is a drift."""
+DRIFT_PERIOD = 128.0
+"""Shortest period of a drift, in seconds."""
 
 
 @dataclass(frozen=True)
 class BrainStudy:
-    """Where the files of a study are, run by run."""
+    """Files of a simulated study, run by run; see :func:`make_brain_study`."""
 
     folder: Path
-    """Root of the study, in the layout of BIDS derivatives."""
+    """Root folder, in the layout of BIDS derivatives."""
 
     images: list[Path]
     """One 4-D image per run."""
 
     confounds: list[Path]
-    """One table per run, named as fMRIPrep does."""
+    """One table per run, named as fMRIPrep names them."""
 
     mask: Path
-    """The brain, a 3-D image."""
+    """Brain mask, a 3-D image."""
 
     networks: Path
-    """The truth: a 4-D image, one map per network."""
+    """Ground truth: a 4-D image, one map per network."""
 
 
 @dataclass(frozen=True)
@@ -58,17 +58,17 @@ class _Head:
     """The brain that all runs share, as arrays over its voxels."""
 
     mask: Array
-    """Where the brain is (x, y, z)."""
+    """Brain mask (x, y, z)."""
 
     affine: Array
     anatomy: Array
     """Mean intensity of each voxel (p,)."""
 
     points: Array
-    """Place of each voxel in mm (3, p)."""
+    """Position of each voxel in mm (3, p)."""
 
     edges: Array
-    """How much each voxel changes when the head moves along an axis (3, p)."""
+    """Change of each voxel when the head moves along an axis (3, p)."""
 
     voxel_size: float
 
@@ -85,42 +85,49 @@ def make_brain_study(
     repetition_time: float = 2.0,
     seed: int = 0,
 ) -> BrainStudy:
-    """Write a study of resting subjects whose networks are known.
+    """Write a simulated resting-state study with known networks.
 
-    Networks are sums of Gaussian blobs in the grey matter of the MNI template, most of them with a twin in the other
-    hemisphere, and overlap. Each subject has them in slightly other places and strengths. Time courses are
-    autoregressive. To their sum are added noise that is smooth in space, white noise, slow drifts, and the traces of
-    a moving head, whose parameters are in the tables of confounds.
+    Networks are overlapping sums of Gaussian blobs in the gray matter of the MNI template, most of them with a
+    counterpart in the other hemisphere. Positions and strengths vary slightly between subjects. Time courses are
+    autoregressive. Images add smooth noise, white noise, slow drifts, and the effects of head motion; the tables of
+    confounds hold drifts and motion parameters.
 
     Parameters
     ----------
     folder : path
-        Where to write, in the layout of BIDS derivatives.
+        Output folder, in the layout of BIDS derivatives.
     n_subjects, n_runs, n_networks : int
-        Subjects, runs of each, and networks that all share.
+        Numbers of subjects, of runs of each, and of networks, which all share.
     n_volumes : int
-        Images per run.
+        Number of images per run.
     resolution : int
-        Size of a voxel in mm.
+        Voxel size in mm.
     noise : float
-        Standard deviation of the noise in units of that of the networks' part.
+        Standard deviation of the noise, relative to that of the signal.
     repetition_time : float
         Seconds between images.
     seed : int
-        Every number is a function of it; a run does not depend on how many others there are.
+        A run depends on it, and not on the numbers of subjects and runs.
 
     Returns
     -------
     BrainStudy
-        The files written.
+        The files.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> study = make_brain_study(tempfile.mkdtemp(), n_subjects=1, n_runs=1, n_networks=2, n_volumes=3, resolution=12)
+    >>> len(study.images), len(study.confounds)
+    (1, 1)
     """
     nibabel = require("nibabel", extra="brain", purpose="a simulated study")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     description = {"Name": "Simulated rest", "BIDSVersion": "1.9.0", "DatasetType": "derivative"}
     (folder / "dataset_description.json").write_text(json.dumps(description, indent=1) + "\n")
-    head, grey = _head(resolution)
-    blobs = _draw_blobs(head, grey, n_networks, generator(seed, Purpose.DATA))
+    head, gray = _head(resolution)
+    blobs = _draw_blobs(head, gray, n_networks, generator(seed, Purpose.DATA))
     networks = np.stack([_network(head, network) for network in blobs])
     mask_path, networks_path = folder / f"space-{SPACE}_desc-brain_mask.nii.gz", folder / "networks.nii.gz"
     nibabel.Nifti1Image(head.mask.astype(np.uint8), head.affine).to_filename(mask_path)
@@ -138,42 +145,42 @@ def make_brain_study(
 
 
 def _head(resolution: int) -> tuple[_Head, Array]:
-    """Return the brain of the template that nilearn ships, and where its grey matter is (p,)."""
+    """Return the MNI template of nilearn as a head, and its gray-matter mask (p,)."""
     datasets = require("nilearn.datasets", extra="brain", purpose="a simulated study")
     template = datasets.load_mni152_brain_mask(resolution=resolution)
-    grey = datasets.load_mni152_gm_mask(resolution=resolution)
+    gray = datasets.load_mni152_gm_mask(resolution=resolution)
     mask = np.asarray(template.dataobj) > 0
     places = np.argwhere(mask).astype(np.float64)
     points = (places @ template.affine[:3, :3].T + template.affine[:3, 3]).T
     edges = np.stack([np.asarray(change)[mask] for change in np.gradient(mask.astype(np.float32))])
-    inside = (np.asarray(grey.dataobj) > 0)[mask]
+    inside = (np.asarray(gray.dataobj) > 0)[mask]
     anatomy = np.asarray(datasets.load_mni152_template(resolution=resolution).dataobj)[mask]
     intensities = BASELINE * (0.5 + 0.5 * anatomy / anatomy.max()).astype(np.float32)
     return _Head(mask, template.affine, intensities, points.astype(np.float32), edges, float(resolution)), inside
 
 
-def _draw_blobs(head: _Head, grey: Array, n_networks: int, random: np.random.Generator) -> list[Array]:
-    """Return the blobs of each network, lines of (x, y, z, width, height); networks keep some distance."""
-    candidates = head.points[:, grey].T
-    centres = [candidates[random.integers(len(candidates))]]
-    while len(centres) < n_networks:  # the farthest of a few: spread over the brain, yet not on a grid
+def _draw_blobs(head: _Head, gray: Array, n_networks: int, random: np.random.Generator) -> list[Array]:
+    """Return the blobs of each network, rows of (x, y, z, width, height); networks are spread over the brain."""
+    candidates = head.points[:, gray].T
+    centers = [candidates[random.integers(len(candidates))]]
+    while len(centers) < n_networks:  # the farthest of a few random points: spread out, but not on a grid
         drawn = candidates[random.integers(len(candidates), size=8)]
-        distances = [min(float(np.linalg.norm(_folded(one) - _folded(other))) for other in centres) for one in drawn]
-        centres.append(drawn[int(np.argmax(distances))])
-    return [_with_partners(centre, candidates, random) for centre in centres]
+        distances = [min(float(np.linalg.norm(_folded(one) - _folded(other))) for other in centers) for one in drawn]
+        centers.append(drawn[int(np.argmax(distances))])
+    return [_with_partners(center, candidates, random) for center in centers]
 
 
 def _folded(point: Array) -> Array:
-    """Return a point with its twin of the other hemisphere taken for the same."""
+    """Return a point mirrored to the right hemisphere."""
     return np.array([abs(point[0]), point[1], point[2]])
 
 
-def _with_partners(centre: Array, candidates: Array, random: np.random.Generator) -> Array:
-    """Return a network: a blob, its twin across the midline, and sometimes a weaker one elsewhere."""
+def _with_partners(center: Array, candidates: Array, random: np.random.Generator) -> Array:
+    """Return a network: a blob, its mirror image across the midline, and sometimes a weaker one elsewhere."""
     width = random.uniform(9, 14)
-    blobs = [[*centre, width, 1.0]]
-    if abs(centre[0]) > MIDLINE_GAP:
-        blobs.append([-centre[0], centre[1], centre[2], width, random.uniform(0.7, 1.0)])
+    blobs = [[*center, width, 1.0]]
+    if abs(center[0]) > MIDLINE_GAP:
+        blobs.append([-center[0], center[1], center[2], width, random.uniform(0.7, 1.0)])
     if random.random() < 0.4:
         elsewhere = candidates[random.integers(len(candidates))]
         blobs.append([*elsewhere, random.uniform(7, 10), random.uniform(0.4, 0.8)])
@@ -181,7 +188,7 @@ def _with_partners(centre: Array, candidates: Array, random: np.random.Generator
 
 
 def _vary(head: _Head, blobs: list[Array], random: np.random.Generator) -> Array:
-    """Return the networks of one subject (k, p): places moved by some mm, sizes and strengths by some percent."""
+    """Return the networks of one subject (k, p): blobs moved by a few mm, sizes and strengths by a few percent."""
     own = []
     for network in blobs:
         moved = network.copy()
@@ -192,10 +199,10 @@ def _vary(head: _Head, blobs: list[Array], random: np.random.Generator) -> Array
 
 
 def _network(head: _Head, blobs: Array) -> Array:
-    """Return a map (p,), zero beyond two and a half widths of its blobs."""
+    """Return a map (p,), zero beyond 2.5 widths of its blobs."""
     total = np.zeros(head.points.shape[1], np.float32)
-    for *centre, width, height in blobs.astype(np.float32):
-        distance = ((head.points - np.array(centre)[:, np.newaxis]) ** 2).sum(axis=0) / width**2
+    for *center, width, height in blobs.astype(np.float32):
+        distance = ((head.points - np.array(center)[:, np.newaxis]) ** 2).sum(axis=0) / width**2
         total += np.where(distance < 2.5**2, height * np.exp(-distance / 2), 0)
     return total
 
@@ -203,7 +210,7 @@ def _network(head: _Head, blobs: Array) -> Array:
 def _run(
     head: _Head, networks: Array, n_volumes: int, noise: float, repetition_time: float, random: np.random.Generator
 ) -> tuple[Array, dict[str, Array]]:
-    """Return the intensities of a run (n, p) and the series of its confounds, by name."""
+    """Return the intensities of a run (n, p) and its confounds by name."""
     series = autoregressive(n_volumes, len(networks), random, coefficient=0.8) @ networks
     series /= series.std()
     for volume in series:
@@ -221,18 +228,18 @@ def _run(
 
 
 def _motion(n_volumes: int, random: np.random.Generator) -> Array:
-    """Return translations in mm and rotations in radians (n, 6): random walks with a few jerks."""
+    """Return translations in mm and rotations in radians (n, 6): random walks with a few jumps."""
     steps = 0.03 * random.standard_normal((n_volumes, 6))
-    jerks = random.integers(n_volumes, size=max(1, n_volumes // 60))
-    steps[jerks] += 0.3 * random.standard_normal((len(jerks), 6))
+    jumps = random.integers(n_volumes, size=max(1, n_volumes // 60))
+    steps[jumps] += 0.3 * random.standard_normal((len(jumps), 6))
     walk = np.cumsum(steps, axis=0)
     walk[:, 3:] /= CORTEX_RADIUS
     return walk - walk.mean(axis=0)
 
 
 def _cosines(n_volumes: int, repetition_time: float) -> Array:
-    """Return the slow cosines (n, m) of periods above ``SLOWEST``, as fMRIPrep makes them; at least one."""
-    n_cosines = max(1, int(2 * n_volumes * repetition_time / SLOWEST))
+    """Return the cosine drifts (n, m) of periods above ``DRIFT_PERIOD``, as fMRIPrep defines them; at least one."""
+    n_cosines = max(1, int(2 * n_volumes * repetition_time / DRIFT_PERIOD))
     time = (np.arange(n_volumes) + 0.5) / n_volumes
     return np.cos(np.pi * np.outer(time, np.arange(1, n_cosines + 1)))
 
@@ -257,7 +264,7 @@ def _write_confounds(confounds: dict[str, Array], stem: Path) -> Path:
 
 
 def _unmasked(head: _Head, values: Array) -> Array:
-    """Return rows over the voxels of the brain (n, p) as a 4-D array (x, y, z, n)."""
+    """Return rows over the voxels of the mask (n, p) as a 4-D array (x, y, z, n)."""
     volumes = np.zeros((*head.mask.shape, len(values)), np.float32)
     volumes[head.mask] = values.T
     return volumes

@@ -1,4 +1,4 @@
-"""A matrix made from a known dictionary of localized atoms."""
+"""A matrix generated from a known dictionary of localized atoms."""
 
 from __future__ import annotations
 
@@ -11,16 +11,29 @@ from terafactor._typing import Array
 def make_planted(
     n_samples: int = 3000, n_features: int = 6000, n_atoms: int = 15, noise: float = 0.3, seed: int = 0
 ) -> tuple[Array, Array]:
-    """Return a matrix and the dictionary that it was made from.
+    """Return a matrix and the dictionary that generates it.
 
     Atom j is an interval that starts at ``j * p / n_atoms``, with a width uniform in
-    ``[p / (2 n_atoms), 1.3 p / n_atoms]``, so that neighbours may overlap; codes are autoregressive in time; the noise
+    ``[p / (2 n_atoms), 1.3 p / n_atoms]``, so that neighbors may overlap; codes are autoregressive in time; the noise
     is white.
+
+    Parameters
+    ----------
+    n_samples, n_features, n_atoms : int
+    noise : float
+        Standard deviation of the noise; the series of codes have unit variance.
+    seed : int
 
     Returns
     -------
     X : ndarray of shape (n_samples, n_features), float32
     atoms : ndarray of shape (n_atoms, n_features), float32
+
+    Examples
+    --------
+    >>> X, atoms = make_planted(n_samples=20, n_features=60, n_atoms=3)
+    >>> X.shape, atoms.shape
+    ((20, 60), (3, 60))
     """
     random = generator(seed, Purpose.DATA)
     pitch = n_features / n_atoms
@@ -34,7 +47,7 @@ def make_planted(
 
 
 def autoregressive(n_samples: int, n_series: int, random: np.random.Generator, *, coefficient: float = 0.7) -> Array:
-    """Return series (n_samples, n_series) of order one, with unit variance, float32."""
+    """Return autoregressive series (n_samples, n_series) of order one and unit variance, float32."""
     series = random.standard_normal((n_samples, n_series), dtype=np.float32)
     series[1:] *= np.sqrt(1 - coefficient**2)
     for t in range(1, n_samples):
@@ -43,12 +56,18 @@ def autoregressive(n_samples: int, n_series: int, random: np.random.Generator, *
 
 
 def matched_correlation(components: Array, atoms: Array) -> float:
-    """Return how well known atoms were found: mean absolute correlation with the learned ones, matched one to one.
+    """Return the mean absolute correlation of known atoms with learned ones, matched one to one.
 
     Parameters
     ----------
     components : ndarray of shape (n_components, n_features)
     atoms : ndarray of shape (n_atoms, n_features)
+
+    Examples
+    --------
+    >>> _, atoms = make_planted(n_samples=20, n_features=60, n_atoms=3)
+    >>> round(matched_correlation(-atoms[::-1], atoms), 6)
+    1.0
     """
     from scipy.optimize import linear_sum_assignment
 

@@ -9,9 +9,9 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import validate_data
 
 from terafactor.data import ArraySource, MatrixSource, SparseSource, open_source
-from terafactor.data.open import must_be_opened
+from terafactor.data.open import needs_opening
 from terafactor.data.sources.sparse import check_sparse
-from terafactor.data.sources.table import at_hand
+from terafactor.data.sources.table import prepare_for_validation
 from terafactor.errors import DataError, DataTypeError, ParameterError
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ def rows_of(estimator: MaskedDictionaryLearning, X: Any, *, reset: bool, name: s
     """Return a source of validated numbers, checked against the features of the model unless ``reset``."""
     if estimator.missing not in (None, "nan", "absent"):
         raise ParameterError(f"missing must be None, 'nan' or 'absent', got {estimator.missing!r}")
-    if must_be_opened(X):
+    if needs_opening(X):
         X = open_source(X)
         if reset:
             _take_features(estimator, X)
         else:
             _check_features(estimator, X, name)
         return X.absent_as_missing() if estimator.missing == "absent" else X
-    X = _fill_masked(estimator, in_native_order(at_hand(X)), name)
+    X = _fill_masked(estimator, in_native_order(prepare_for_validation(X, name)), name)
     if issparse(X):
         check_sparse(X, name)
     if not reset and name != "X" and np.ndim(X) == 2 and X.shape[1] != estimator.n_features_in_:

@@ -1,8 +1,8 @@
-"""Moving features, rows and entries between where they are kept and where they are worked on.
+"""Gather and scatter: copies between scattered features, rows or entries and contiguous arrays.
 
-Matrices over features have the logical shape (k, p). Their memory order follows their use: fits that see masked
-features only keep each feature contiguous (order "F"), so that visiting s features touches s short runs of memory,
-whatever p; fits whose statistics take in every feature at each step keep each atom contiguous (order "C").
+Matrices over features have the logical shape (k, p). Their memory order follows their use: fits with masked statistics
+keep each feature contiguous (order "F"), so that s features are s short runs of memory, whatever p; fits whose
+statistics use every feature at each step keep each atom contiguous (order "C").
 """
 
 import numpy as np
@@ -10,13 +10,13 @@ import numpy as np
 from terafactor.kernels.jit import jit
 from terafactor.kernels.transpose import SIDE, prefetch_rows, transpose_square
 
-AHEAD = 32
-"""Features between the one at work and the one that is prefetched."""
+PREFETCH_DISTANCE = 32
+"""Features between the one that is copied and the one that is prefetched."""
 
 
 @jit
 def row_addresses(matrix, row, column):
-    """Return the addresses of ``matrix[row : row + 8, column]``, of a matrix in order C."""
+    """Return the addresses of ``matrix[row : row + 8, column]``, of a C-ordered matrix."""
     step, at = matrix.strides[0], matrix.ctypes.data + column * matrix.itemsize
     return (
         at + row * step, at + (row + 1) * step, at + (row + 2) * step, at + (row + 3) * step,
@@ -26,7 +26,7 @@ def row_addresses(matrix, row, column):
 
 @jit
 def feature_addresses(matrix, columns, i, component):
-    """Return the addresses of ``matrix[columns[i : i + 8], component]``, of a matrix in order C."""
+    """Return the addresses of ``matrix[columns[i : i + 8], component]``, of a C-ordered matrix."""
     step, at = matrix.strides[0], matrix.ctypes.data + component * matrix.itemsize
     return (
         at + columns[i] * step, at + columns[i + 1] * step, at + columns[i + 2] * step, at + columns[i + 3] * step,
@@ -36,9 +36,9 @@ def feature_addresses(matrix, columns, i, component):
 
 @jit
 def gather_features(matrix, columns, start, stop, out):
-    """``out[:, start:stop] = matrix[columns[start:stop]].T``. matrix (p, k): transposed; out (k, s).
+    """``out[:, start:stop] = matrix[columns[start:stop]].T``. matrix (p, k), out (k, s).
 
-    By squares; those that would reach beyond the end overlap the ones before.
+    Works in 8 x 8 blocks; a block that would exceed the end overlaps the one before.
     """
     n_components, zero = len(out), out.dtype.type(0)
     if n_components < SIDE or stop - start < SIDE:
@@ -48,7 +48,7 @@ def gather_features(matrix, columns, start, stop, out):
         return
     for first in range(start, stop, SIDE):
         i = min(first, stop - SIDE)
-        prefetch_rows(matrix, columns, i + AHEAD, i + AHEAD + SIDE)
+        prefetch_rows(matrix, columns, i + PREFETCH_DISTANCE, i + PREFETCH_DISTANCE + SIDE)
         for component in range(0, n_components, SIDE):
             j = min(component, n_components - SIDE)
             transpose_square(zero, feature_addresses(matrix, columns, i, j), row_addresses(out, j, i))
@@ -65,7 +65,7 @@ def scatter_features(values, columns, start, stop, matrix):
         return
     for first in range(start, stop, SIDE):
         i = min(first, stop - SIDE)
-        prefetch_rows(matrix, columns, i + AHEAD, i + AHEAD + SIDE)
+        prefetch_rows(matrix, columns, i + PREFETCH_DISTANCE, i + PREFETCH_DISTANCE + SIDE)
         for component in range(0, n_components, SIDE):
             j = min(component, n_components - SIDE)
             transpose_square(zero, row_addresses(values, j, i), feature_addresses(matrix, columns, i, j))
@@ -75,7 +75,7 @@ def scatter_features(values, columns, start, stop, matrix):
 def gather_columns(matrix, rows, columns, start, stop, out):
     """``out[:, start:stop] = matrix[rows][:, columns[start:stop]]``. matrix (n, p), out (b, s).
 
-    Four rows at a time: more loads are under way at once, which takes half as long where rows are far apart.
+    Four rows at a time, so that the processor loads from all four at once: half the time for distant rows.
     """
     whole = len(rows) - len(rows) % 4
     for i in range(0, whole, 4):
@@ -101,9 +101,9 @@ def scatter_columns(values, columns, start, stop, matrix):
 
 @jit
 def check_sparse_rows(starts, indices, n_columns):
-    """Return the first place in ``indices`` that is outside the columns, -1 for none, and whether rows ascend strictly.
+    """Return the first position in ``indices`` of a column out of range (-1 if none), and whether rows ascend strictly.
 
-    starts (n + 1,): ascending, within ``indices``.
+    starts (n + 1,): ascending and within ``indices``.
     """
     ascending = True
     for row in range(len(starts) - 1):
@@ -119,10 +119,10 @@ def check_sparse_rows(starts, indices, n_columns):
 
 @jit
 def fill_sparse_rows(starts, indices, entries, rows, columns, everything, out):
-    """Put the stored entries of some rows of a sparse matrix in ``out`` (b, s), which holds the rest already.
+    """Write the stored entries of some rows of a CSR matrix to ``out`` (b, s), which the caller has filled.
 
-    starts (n + 1,), indices, entries: compressed rows, indices ascending; columns (s,): ascending; everything: these
-    are all the columns.
+    starts (n + 1,), indices, entries: compressed rows, indices ascending; columns (s,): ascending; everything: whether
+    ``columns`` are all columns.
     """
     for i in range(len(rows)):
         target = out[i]

@@ -1,7 +1,7 @@
-"""Transposing squares of 8 x 8 entries in registers, and prefetching rows in random places.
+"""Transposes of 8 x 8 blocks in registers, and prefetching of scattered rows.
 
-The first is three times as fast as a plain loop, a third of a masked step; the second saves a fifth of one where the
-dictionary is larger than the caches.
+The transpose is three times as fast as a plain loop, which would be a third of a masked step. Prefetching saves a fifth
+of a step if the dictionary is larger than the caches.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from numba.extending import intrinsic
 from terafactor.kernels.jit import jit
 
 LINE_BYTES = 64
-"""What memory hands over at once, on most processors."""
+"""Size of a cache line on most processors."""
 
 SIDE = 8
-"""Entries in a side of a square: eight numbers of 32 bits fill a register of most processors."""
+"""Rows and columns of a block: eight 32-bit numbers fill a vector register of most processors."""
 
 
 @intrinsic
 def transpose_square(typing, zero, sources, targets):
-    """Copy eight runs of eight entries such that entry i of run j becomes entry j of run i.
+    """Transpose an 8 x 8 block: entry i of source row j becomes entry j of target row i.
 
-    zero: a number of the type of the entries; sources, targets: tuples of the addresses where runs begin.
+    zero: a number of the type of the entries; sources, targets: tuples of the addresses of the rows.
     """
 
     def codegen(context, builder, signature, args):
@@ -35,7 +35,7 @@ def transpose_square(typing, zero, sources, targets):
             for addresses in args[1:]
         ]
         rows = [builder.load(pointer, align=align) for pointer in pointers[0]]
-        for _ in range(3):  # each time, rows that lie half of the square apart are interleaved
+        for _ in range(3):  # three rounds of interleaving rows that are half a block apart
             pairs = [(rows[i], rows[i + SIDE // 2]) for i in range(SIDE // 2)]
             rows = [_interleaved(builder, *pair, first) for pair in pairs for first in (0, SIDE // 2)]
         for row, pointer in zip(rows, pointers[1], strict=True):
@@ -46,14 +46,14 @@ def transpose_square(typing, zero, sources, targets):
 
 
 def _interleaved(builder, one, other, first):
-    """Return half of each of two vectors, from entry ``first`` on, in turns."""
+    """Return half of each of two vectors, from entry ``first`` on, interleaved."""
     order = [place for i in range(first, first + SIDE // 2) for place in (i, SIDE + i)]
     return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(ir.IntType(32), SIDE), order))
 
 
 @intrinsic
 def _prefetch(typing, address):
-    """Start loading the line of memory at an address into the caches."""
+    """Start loading the cache line at an address."""
 
     def codegen(context, builder, signature, args):
         pointer = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
@@ -69,7 +69,7 @@ def _prefetch(typing, address):
 
 @jit
 def prefetch_rows(matrix, rows, start, stop):
-    """Start loading ``matrix[rows[start:stop]]``, of a matrix in order C."""
+    """Start loading ``matrix[rows[start:stop]]``, of a C-ordered matrix."""
     for i in range(start, min(stop, len(rows))):
         first = matrix.ctypes.data + rows[i] * matrix.strides[0]
         for address in range(first, first + matrix.strides[0], LINE_BYTES):

@@ -15,10 +15,10 @@ from scipy.sparse import csr_array, vstack
 
 from terafactor._typing import Array, Indices
 from terafactor.data import MatrixSource
+from terafactor.data.batch import observe
 from terafactor.data.output import new_matrix
-from terafactor.data.prefetch import DEPTH, read_ahead
+from terafactor.data.prefetch import DEPTH, prefetch
 from terafactor.data.source import read_finite, read_stored_finite
-from terafactor.data.stream import observe
 from terafactor.problem import Penalty, Problem
 from terafactor.solver.backends import Backend, make_backend
 from terafactor.solver.coding import code_observed, code_rows
@@ -240,7 +240,7 @@ def row_parts(source: MatrixSource, atoms: Atoms, missing: bool) -> Generator[Wh
         partial(StoredRows.read, source, rows) if stored else partial(WholeRows.read, source, rows, missing)
         for rows in consecutive_parts(source, rows_at_once(source, len(atoms.gram), stored))
     )
-    with contextlib.closing(read_ahead(tasks, 0 if source.in_memory else DEPTH)) as parts:
+    with contextlib.closing(prefetch(tasks, 0 if source.in_memory else DEPTH)) as parts:
         yield from parts
 
 

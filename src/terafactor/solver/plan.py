@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from terafactor._format import data_size
+from terafactor._memory import available_memory
 from terafactor.data import BatchStream, MatrixSource
 from terafactor.data.prefetch import DEPTH, N_READERS
 from terafactor.errors import ParameterError
 from terafactor.problem import Problem
 from terafactor.solver.callbacks import Snapshot
 from terafactor.solver.fit import fit, make_stream
-from terafactor.solver.memory import available_memory
 from terafactor.solver.options import SolverOptions
 
 RESERVE = 100_000_000

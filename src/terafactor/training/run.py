@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
-from terafactor.data.open import from_anywhere
+from terafactor.data.open import absolute_address
 from terafactor.errors import DataError, ParameterError, RunInterruptedError
 from terafactor.runs.artifact import Artifact, write_artifact
 from terafactor.runs.checkpoint import Checkpointer, CheckpointPolicy, newest, step_of
@@ -285,9 +285,9 @@ def source_name(X: Any) -> str | list[str] | dict[str, Any] | None:
             given["source"] = source_name(given["source"])
         return given if all(_is_path(value) for value in given.values()) else None
     if isinstance(X, str | os.PathLike):
-        return from_anywhere(os.fspath(X))
+        return absolute_address(os.fspath(X))
     if isinstance(X, list | tuple) and all(isinstance(part, str | os.PathLike) for part in X):
-        return [from_anywhere(os.fspath(part)) for part in X]
+        return [absolute_address(os.fspath(part)) for part in X]
     return None
 
 

@@ -1,1 +1,1 @@
-"""The packed store: layout, shards, reader, writer."""
+"""The packed store: layout, shards, reader and writer."""

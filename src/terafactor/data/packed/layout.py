@@ -3,7 +3,11 @@
 A store is a Zarr v3 group. Each record is an array ``records/000000`` whose columns are the features in a shuffled
 order, ``permutations[record % 16]``; each shard is one block of rows with all features, each chunk one tile of features
 of it. Integers are multiples of ``scales[record]``, which has the same order and tiles. Every byte is covered by a
-checksum, or can be made again from what is.
+checksum, or can be computed from what is.
+
+Since version 2, a seal follows the CRC-32C of each chunk: a second checksum, seeded with the identity of the record and
+with the position of the chunk. A chunk, shard or scale from elsewhere, or from other data, does not match its seal.
+Zarr readers skip the seals, which the index of a shard does not list.
 """
 
 from __future__ import annotations
@@ -11,23 +15,26 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from terafactor._typing import is_number
 from terafactor.errors import DataError
 
-VERSION = 1
+VERSION = 2
+READABLE_VERSIONS = (1, 2)
 N_PERMUTATIONS = 16
 TILE_WIDTH = 2000
-"""Features per tile, at the most."""
+"""Largest number of features per tile."""
 
 TILES_PER_ROW = 128
-"""Tiles, at the least, where there are as many features: a mask is a whole number of tiles."""
+"""Smallest number of tiles, where there are as many features: a mask is a whole number of tiles."""
 
+DTYPES = ("float32", "float64", "int16")
 CHECKSUM_BYTES = 4
 LITTLE_ENDIAN = {"name": "bytes", "configuration": {"endian": "little"}}
 CHECKSUM = {"name": "crc32c"}
@@ -35,23 +42,33 @@ CHECKSUM = {"name": "crc32c"}
 
 @dataclass(frozen=True)
 class PackedLayout:
-    """What determines the bytes of a shard."""
+    """Everything that determines the layout of a shard."""
 
     n_features: int
     block_rows: int
-    """Rows per shard; the last one of a record is filled up with zeros."""
+    """Rows per shard; the last shard of a record is padded with zeros."""
 
     tile_width: int
-    """Features per chunk; the last tile is filled up with zeros."""
+    """Features per chunk; the last tile is padded with zeros."""
 
     dtype: str
     """float32, float64, or int16 with a scale per record and feature."""
 
+    version: int = VERSION
+    """Version of the store; chunks have seals since version 2."""
+
     @classmethod
     def of(cls, n_features: int, block_rows: int, dtype: str) -> PackedLayout:
-        """Return the layout for a width: tiles of equal width with as little filling as possible."""
+        """Return the layout for a number of features: tiles of equal width with as little padding as possible."""
         n_tiles = max(-(-n_features // TILE_WIDTH), min(n_features, TILES_PER_ROW))
         return cls(n_features, block_rows, -(-n_features // n_tiles), dtype)
+
+    @classmethod
+    def from_document(cls, content: dict[str, Any]) -> PackedLayout:
+        return cls(**content["layout"], version=content["version"])
+
+    def to_document(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "version"}
 
     @cached_property
     def n_tiles(self) -> int:
@@ -59,28 +76,34 @@ class PackedLayout:
 
     @property
     def scaled(self) -> bool:
-        """Whether numbers are multiples of a scale."""
+        """Whether stored numbers are multiples of a scale."""
         return self.dtype == "int16"
 
     @cached_property
     def scales(self) -> PackedLayout:
-        """The layout of the scales, a row per record."""
+        """The layout of the scales, one row per record."""
         return replace(self, block_rows=1, dtype="float32")
 
     @cached_property
     def number_type(self) -> np.dtype[Any]:
-        """One number as it lies in the file."""
+        """Type of a stored number."""
         return np.dtype(self.dtype).newbyteorder("<")
 
     @cached_property
     def tile_type(self) -> np.dtype[Any]:
-        """One chunk as it lies in the file: its numbers, then their checksum."""
-        return np.dtype([("values", self.number_type, (self.block_rows, self.tile_width)), ("checksum", "<u4")])
+        """Type of a stored tile: its numbers, their checksum, and the seal."""
+        values = ("values", self.number_type, (self.block_rows, self.tile_width))
+        return np.dtype([values, ("checksum", "<u4"), *([("seal", "<u4")] if self.version > 1 else [])])
 
     @cached_property
-    def numbers_apart(self) -> int:
-        """Numbers from one tile to the next, read together: the checksum between them counts where it is whole ones."""
-        return self.block_rows * self.tile_width + CHECKSUM_BYTES // self.number_type.itemsize
+    def content_bytes(self) -> int:
+        """Bytes of the numbers of a tile."""
+        return self.block_rows * self.tile_width * self.number_type.itemsize
+
+    @cached_property
+    def tile_stride(self) -> int:
+        """Numbers from one tile to the next once read; includes checksum and seal where these fill whole numbers."""
+        return self.tile_type.itemsize // self.number_type.itemsize
 
     @cached_property
     def index_bytes(self) -> int:
@@ -92,9 +115,10 @@ class PackedLayout:
 
     @cached_property
     def index(self) -> bytes:
-        """Offset and size of every chunk of a shard: they follow each other."""
-        size = self.tile_type.itemsize
-        return np.stack([np.arange(self.n_tiles) * size, np.full(self.n_tiles, size)], axis=1).astype("<u8").tobytes()
+        """Offset and size of every chunk of a shard, without the seals."""
+        offsets = np.arange(self.n_tiles) * self.tile_type.itemsize
+        sizes = np.full(self.n_tiles, self.content_bytes + CHECKSUM_BYTES)
+        return np.stack([offsets, sizes], axis=1).astype("<u8").tobytes()
 
 
 def record_path(store: Path, record: int) -> Path:
@@ -106,12 +130,12 @@ def scales_path(store: Path) -> Path:
 
 
 def shard_path(array: Path, block: int) -> str:
-    """Return the file of a block; as text, which takes a tenth of the time of a path, for each read."""
+    """Return the file of a block; a string, which takes a tenth of the time of a Path, at each read."""
     return f"{array}{os.sep}c{os.sep}{block}{os.sep}0"
 
 
-def encoded(document: dict[str, Any]) -> bytes:
-    """Return a document as the one text that stands for it."""
+def encode(document: dict[str, Any]) -> bytes:
+    """Return the canonical text of a document."""
     return (json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
 
 
@@ -159,31 +183,48 @@ def _array_document(
 def plan_of(layout: PackedLayout, **choices: Any) -> dict[str, Any]:
     """Return everything that determines the bytes of a store."""
     fixed = {"format": "terafactor-packed", "version": VERSION, "n_permutations": N_PERMUTATIONS}
-    return {**fixed, "layout": asdict(layout), **choices}
+    return {**fixed, "layout": layout.to_document(), **choices}
 
 
-def store_document(plan: dict[str, Any], statistics: list[dict[str, float]]) -> dict[str, Any]:
-    """Return the metadata of the whole store, with its own checksum."""
-    return _sealed_document({**plan, "statistics": statistics})
+def record_id(plan: dict[str, Any], number: int) -> bytes:
+    """Return a digest of a record's data, parameters and place in the store, which seeds the seals of its chunks.
+
+    A record with an identity does not depend on the fingerprint of the whole matrix: if other records change while
+    packing is interrupted, it stays valid.
+    """
+    record = plan["records"][number]
+    fingerprint = None if "identity" in record else plan["fingerprint"]
+    choices = {key: plan[key] for key in ("version", "layout", "standardize", "seed")}
+    return hashlib.sha256(encode({**choices, "number": number, "record": record, "data": fingerprint})).digest()
+
+
+def store_document(
+    plan: dict[str, Any], statistics: list[dict[str, float]], permutation_checksums: list[int]
+) -> dict[str, Any]:
+    """Return the metadata of the whole store, with its digest."""
+    return _with_digest({**plan, "statistics": statistics, "permutation_checksums": permutation_checksums})
 
 
 def read_store_document(path: Path) -> dict[str, Any]:
-    """Return the content of a store's metadata, or say what is wrong with it."""
+    """Return the content of a store's metadata, or raise a DataError."""
     raw = read_metadata(path / "zarr.json")
     try:
         document = json.loads(raw)
         content = dict(document["attributes"]["terafactor"])
-        checksum = content.pop("checksum")
+        digest = content.pop("checksum")
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(
-            f"{path}/zarr.json is damaged, or no packed store: {error!r}; restore it or pack again"
+            f"{path}/zarr.json is damaged, or not of a packed store: {error!r}; restore it or pack again"
         ) from error
-    if content.get("version", 0) != VERSION:
+    if content.get("version") not in READABLE_VERSIONS:
         raise DataError(
-            f"{path} has version {content.get('version')!r} of the packed store, this terafactor reads {VERSION}"
+            f"{path} has version {content.get('version')!r} of the packed store; this version of terafactor reads "
+            f"{' and '.join(map(str, READABLE_VERSIONS))}: upgrade terafactor, or pack again"
         )
-    if checksum != _digest(content) or encoded(_sealed_document(content)) != raw:
+    if digest != _digest(content) or encode(_with_digest(content)) != raw:
         raise DataError(f"{path}/zarr.json does not match its checksum: it was changed; restore it or pack again")
+    if not _is_valid(content):
+        raise DataError(f"{path}/zarr.json was not written by terafactor: pack again")
     return content
 
 
@@ -194,9 +235,30 @@ def read_metadata(path: Path) -> bytes:
         raise DataError(f"{path} is missing or cannot be read: {error.strerror}; restore it or pack again") from error
 
 
-def _sealed_document(content: dict[str, Any]) -> dict[str, Any]:
+def _is_valid(content: dict[str, Any]) -> bool:
+    """Return whether metadata could have been written by :func:`terafactor.pack`; a digest alone does not prove it."""
+    try:
+        layout, records = PackedLayout.from_document(content), content["records"]
+        sizes = (layout.n_features, layout.block_rows, layout.tile_width)
+        lengths = [record["stop"] - record["start"] for record in records]
+        return (
+            all(is_number(size, int) and size >= 1 for size in sizes)
+            and layout.tile_width <= layout.n_features
+            and layout.dtype in DTYPES
+            and content["n_permutations"] == N_PERMUTATIONS
+            and len(content["statistics"]) == len(records) >= 1
+            and all(is_number(length, int) and length >= 1 for length in lengths)
+            and all(isinstance(record["name"], str) for record in records)
+            and isinstance(content["fingerprint"], str)
+            and (layout.version == 1 or len(content["permutation_checksums"]) == N_PERMUTATIONS)
+        )
+    except (KeyError, TypeError):
+        return False
+
+
+def _with_digest(content: dict[str, Any]) -> dict[str, Any]:
     return group_document({"terafactor": {**content, "checksum": _digest(content)}})
 
 
 def _digest(content: dict[str, Any]) -> str:
-    return hashlib.sha256(encoded(content)).hexdigest()
+    return hashlib.sha256(encode(content)).hexdigest()

@@ -1,14 +1,13 @@
-"""Reading a packed store."""
+"""Reader of packed stores."""
 
 from __future__ import annotations
 
 import itertools
 import json
-import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -18,75 +17,81 @@ from terafactor.data.packed.layout import (
     N_PERMUTATIONS,
     PackedLayout,
     array_document,
-    encoded,
+    encode,
     group_document,
     permutations_document,
     read_metadata,
     read_store_document,
+    record_id,
     record_path,
     scales_path,
 )
-from terafactor.data.packed.shard import DamagedShardError, read_tiles, read_tiles_with_zarr, sealed
+from terafactor.data.packed.shard import (
+    DamagedShardError,
+    append_checksum,
+    checksum,
+    read_tiles,
+    read_tiles_with_zarr,
+    shard_seed,
+)
 from terafactor.data.source import FeatureTiles, MatrixSource, check_indices
 from terafactor.data.sources.formats import Format, refuse_inside
 from terafactor.errors import DataError, ParameterError
 from terafactor.kernels.gather import gather_columns
-from terafactor.kernels.tiles import copy_runs, find, locate
-
-TileReader = Callable[[Path, int, PackedLayout, Indices, bool], Array]
+from terafactor.kernels.tiles import copy_runs, find_tiles, locate_columns
 
 
 class PackedSource(MatrixSource):
-    """A store written by :func:`terafactor.pack`, of which a mask reads its share and no more.
+    """A store written by :func:`terafactor.pack`, of which a step reads only its mask.
 
-    Whatever is read is verified; a damaged store is refused by record and chunk. Any rows and columns can be read, but
-    a chunk, ``block_rows`` rows by ``tile_width`` features, is read as a whole:
+    Every read is verified; errors name the damaged record and chunk. Any rows and columns can be read, but a chunk,
+    ``block_rows`` rows by ``tile_width`` features, is always read whole:
 
-    - a batch of ``block_rows`` rows, or a multiple, reads nothing twice and nothing in vain;
-    - batches of a divisor share a block, and the mask of it, and read it once, together;
-    - any other batch size cuts blocks in two, and reads up to twice as much or, below ``block_rows``, more.
+    - batches of ``block_rows`` rows, or a multiple, read nothing twice and nothing in vain;
+    - batches of a divisor share a block and its mask, and read the block once, together;
+    - other batch sizes split blocks, and read up to twice as much or, below ``block_rows``, more.
 
     Parameters
     ----------
     path : Path
         Folder of the store.
     reader : {"direct", "zarr"}, optional
-        How: by our own reads of many tiles at once, the default where the system has them, or by zarr-python. Both
-        verify what they read.
+        Read many tiles at once, directly (the default), or through zarr-python, slower. Both verify what they read.
 
     Attributes
     ----------
     statistics : list of dict
-        Count, mean, standard deviation, minimum and maximum of the numbers of each record, as they are read; of
-        integers also the error that they make, ``rms_error`` and ``max_error``.
+        Count, mean, standard deviation, minimum and maximum of the values of each record, as they are read; with
+        int16 also the quantization errors, ``rms_error`` and ``max_error``.
     fingerprint : str
-        That of the data when it was packed.
+        Fingerprint of the packed data.
     """
 
     checked = True
 
     def __init__(self, path: str | Path, *, reader: Literal["direct", "zarr"] | None = None) -> None:
         self.path = Path(path)
-        self._read_tiles = _reader(reader)
+        self._read_tiles = _tile_reader(reader)
         content = read_store_document(self.path)
-        self.layout = PackedLayout(**content["layout"])
+        self.layout = PackedLayout.from_document(content)
         self.statistics = content["statistics"]
         self.fingerprint = content["fingerprint"]
         self._names = [record["name"] for record in content["records"]]
         lengths = [record["stop"] - record["start"] for record in content["records"]]
         edges = np.cumsum([0, *lengths]).tolist()
         self._records = [range(start, stop) for start, stop in itertools.pairwise(edges)]
-        self._blocks = _Blocks(lengths, self.layout.block_rows)
+        self._blocks = _BlockTable(lengths, self.layout.block_rows)
         self.shape = (edges[-1], self.layout.n_features)
         self.dtype = np.dtype("float32" if self.layout.scaled else self.layout.dtype)
-        self._verify(self.path / "records" / "zarr.json", encoded(group_document({})))
+        self._verify(self.path / "records" / "zarr.json", encode(group_document({})))
         if self.layout.scaled:
             document = array_document(self.layout.scales, len(lengths), {})
-            self._verify(scales_path(self.path) / "zarr.json", encoded(document))
-        self._orders = self._read_permutations()
-        self._places: dict[int, Array] = {}
-        self._verified: dict[int, Path] = {}
-        self._known_shards: set[tuple[int, str]] = set()
+            self._verify(scales_path(self.path) / "zarr.json", encode(document))
+        self._orders = self._read_permutations(content.get("permutation_checksums"))
+        self._inverse_orders: dict[int, Array] = {}
+        self._plan = content
+        self._record_ids: dict[int, bytes] = {}
+        self._verified_indexes: set[tuple[int, str, int]] = set()
 
     @property
     def records(self) -> Sequence[range]:
@@ -103,12 +108,12 @@ class PackedSource(MatrixSource):
         per_tile = layout.tile_type.itemsize + (scales.tile_type.itemsize if layout.scaled else 0)
         per_block = layout.index_bytes + (scales.index_bytes if layout.scaled else 0)
         total = 0
-        for block, _ in self._blocks.parts(rows):
+        for block, _ in self._blocks.split(rows):
             n_tiles = layout.n_tiles
             if columns is not None:
-                order, place = self._order_and_place(self._blocks.record[block])
+                order, inverse = self._order_and_inverse(self._blocks.record[block])
                 at, numbers = np.empty(len(columns), np.int64), np.empty(n_tiles, np.int64)
-                n_tiles = find(columns, order, place, layout.tile_width, at, numbers)
+                n_tiles = find_tiles(columns, order, inverse, layout.tile_width, at, numbers)
             total += n_tiles * per_tile + per_block
         return total
 
@@ -126,79 +131,88 @@ class PackedSource(MatrixSource):
         values = np.empty((len(rows), len(columns)), self.dtype)
         if not values.size:
             return values
-        for block, mine in self._blocks.parts(rows):
-            if isinstance(mine, slice):
-                self._read_block(block, rows[mine], columns, values[mine])
+        for block, positions in self._blocks.split(rows):
+            if isinstance(positions, slice):
+                self._read_block(block, rows[positions], columns, values[positions])
             else:
-                part = np.empty((len(mine), len(columns)), self.dtype)
-                self._read_block(block, rows[mine], columns, part)
-                values[mine] = part
+                part = np.empty((len(positions), len(columns)), self.dtype)
+                self._read_block(block, rows[positions], columns, part)
+                values[positions] = part
         return values
 
     def _read_block(self, block: int, rows: Indices, columns: Indices, out: Array) -> None:
-        """Read rows of one block: put the tiles that hold the columns in memory, and pick from there."""
+        """Read rows of one block: load the tiles that hold the columns, and gather from them."""
         layout, record, number = self.layout, self._blocks.record[block], self._blocks.number[block]
-        chosen, places = self._located(columns, record, layout)
-        tiles = self._tiles(self._verified_record(record), number, layout, chosen, f"block {number}", record)
+        tiles, places = self._load(record_path(self.path, record), "records", record, number, layout, columns)
         inside, width, step = rows - self._blocks.first_row[block], layout.tile_width, tiles.itemsize
         if not copy_runs(tiles.ravel(), width, inside, places, out):
-            # Entry (i, start of tile + place inside it) of the view is row i of that place.
-            shape = (layout.block_rows, (len(chosen) - 1) * layout.numbers_apart + width)
+            # Entry (i, start of tile + position inside it) of the view is row i at that position.
+            shape = (layout.block_rows, (len(tiles) - 1) * layout.tile_stride + width)
             view: Array = np.ndarray(shape, tiles.dtype, tiles, strides=(width * step, step))
             gather_columns(view, inside, places, 0, len(places), out)
         if layout.scaled:
-            chosen, places = self._located(columns, record, layout.scales)
-            scales = self._tiles(scales_path(self.path), record, layout.scales, chosen, "the scales", record)
-            out *= scales.ravel()[places]
+            tiles, places = self._load(scales_path(self.path), "scales", record, record, layout.scales, columns)
+            scales = tiles.ravel()[places]
+            if not (np.minimum.reduce(scales) > 0 and np.maximum.reduce(scales) < np.inf):
+                raise DataError(
+                    f"the scales of {self.record_name(record)} must be positive and finite: restore them or pack again"
+                )
+            out *= scales
 
-    def _located(self, columns: Indices, record: int, layout: PackedLayout) -> tuple[Indices, Indices]:
-        """Return the tiles of a record that hold the columns, and where these lie in them, read one after the other."""
-        order, place = self._order_and_place(record)
+    def _load(
+        self, path: Path, array: str, record: int, block: int, layout: PackedLayout, columns: Indices
+    ) -> tuple[Array, Indices]:
+        """Return the tiles of a shard that hold the columns, and the position of each column in them.
+
+        The first read of a shard also verifies its index.
+        """
+        order, inverse = self._order_and_inverse(record)
         chosen, places = np.empty(layout.n_tiles, np.int64), np.empty(len(columns), np.int64)
-        count = locate(columns, order, place, layout.tile_width, layout.numbers_apart, chosen, places)
-        return chosen[:count], places
-
-    def _tiles(self, array: Path, block: int, layout: PackedLayout, chosen: Indices, what: str, record: int) -> Array:
-        """Read tiles of a shard, its index with them when it is read for the first time."""
-        shard = (record, what)
+        count = locate_columns(columns, order, inverse, layout.tile_width, layout.tile_stride, chosen, places)
+        seed, shard = shard_seed(self._verified_id(record), array, block), (record, array, block)
         try:
-            tiles = self._read_tiles(array, block, layout, chosen, shard not in self._known_shards)
+            tiles = self._read_tiles(
+                path, block, layout, chosen[:count], seed, with_index=shard not in self._verified_indexes
+            )
         except DamagedShardError as error:
+            what = "the scales" if array == "scales" else f"block {block}"
             raise DataError(
                 f"{what} of {self.record_name(record)} is damaged: {error}; restore it or pack again"
             ) from error
-        self._known_shards.add(shard)
-        return tiles
+        self._verified_indexes.add(shard)
+        return tiles, places
 
-    def _order_and_place(self, record: int) -> tuple[Indices, Array]:
-        """Return the order in which a record stores its features, and the place of each in it."""
+    def _order_and_inverse(self, record: int) -> tuple[Indices, Array]:
+        """Return the order in which a record stores its features, and the position of each feature in it."""
         number = record % N_PERMUTATIONS
-        if number not in self._places:
-            place = np.empty(self.layout.n_features, np.int32)
-            place[self._orders[number]] = np.arange(len(place), dtype=np.int32)
-            self._places[number] = place
-        return self._orders[number], self._places[number]
+        if number not in self._inverse_orders:
+            inverse = np.empty(self.layout.n_features, np.int32)
+            inverse[self._orders[number]] = np.arange(len(inverse), dtype=np.int32)
+            self._inverse_orders[number] = inverse
+        return self._orders[number], self._inverse_orders[number]
 
-    def _verified_record(self, record: int) -> Path:
-        """Return the folder of a record, refused the first time if its metadata is not what the store says."""
-        if record not in self._verified:
-            path = record_path(self.path, record)
+    def _verified_id(self, record: int) -> bytes:
+        """Return the id of a record; the first time, refuse the record if its metadata differ from the store's."""
+        if record not in self._record_ids:
             attributes = {"statistics": self.statistics[record]}
             expected = array_document(self.layout, len(self._records[record]), attributes)
-            self._verify(path / "zarr.json", encoded(expected))
-            self._verified[record] = path
-        return self._verified[record]
+            self._verify(record_path(self.path, record) / "zarr.json", encode(expected))
+            self._record_ids[record] = record_id(self._plan, record)
+        return self._record_ids[record]
 
-    def _read_permutations(self) -> list[Indices]:
+    def _read_permutations(self, checksums: list[int] | None) -> list[Indices]:
+        """Return the orders of features. checksums: those of the store's metadata, since version 2."""
         folder, n_features = self.path / "permutations", self.layout.n_features
-        self._verify(folder / "zarr.json", encoded(permutations_document(n_features)))
+        self._verify(folder / "zarr.json", encode(permutations_document(n_features)))
         orders = []
         for number in range(N_PERMUTATIONS):
             raw = read_metadata(folder / "c" / str(number) / "0")
             content = raw[:-CHECKSUM_BYTES]
-            if len(content) != 4 * n_features or sealed(content) != raw:
+            intact = append_checksum(content) == raw and (checksums is None or checksum(content) == checksums[number])
+            order = np.frombuffer(content if len(content) == 4 * n_features else b"", "<i4")
+            if not (intact and _is_permutation(order, n_features)):
                 raise DataError(f"permutation {number} of {self.path} is damaged: restore it or pack again")
-            orders.append(np.frombuffer(content, "<i4"))
+            orders.append(order)
         return orders
 
     def _verify(self, path: Path, expected: bytes) -> None:
@@ -206,8 +220,16 @@ class PackedSource(MatrixSource):
             raise DataError(f"{path} was changed since the store was packed: restore it or pack again")
 
 
-class _Blocks:
-    """All blocks of all records: record, number inside it, first row."""
+def _is_permutation(order: Indices, length: int) -> bool:
+    if len(order) != length or order.min() < 0 or order.max() >= length:
+        return False
+    present = np.zeros(length, np.bool_)
+    present[order] = True
+    return bool(present.all())
+
+
+class _BlockTable:
+    """The blocks of all records: record, number in the record, and first row of each."""
 
     def __init__(self, lengths: Sequence[int], height: int) -> None:
         counts = [-(-length // height) for length in lengths]
@@ -216,8 +238,8 @@ class _Blocks:
         self.number = [number for count in counts for number in range(count)]
         self.first_row: list[int] = (starts[self.record] + np.array(self.number) * height).tolist()
 
-    def parts(self, rows: Indices) -> Iterator[tuple[int, slice | Indices]]:
-        """Yield each block that holds some of the rows, and which of them: a slice where they follow each other."""
+    def split(self, rows: Indices) -> Iterator[tuple[int, slice | Indices]]:
+        """Yield each block that holds some of the rows, and their positions: a slice if they are consecutive."""
         if len(rows):
             ends = np.minimum.reduce(rows), np.maximum.reduce(rows)
             first, last = (bisect_right(self.first_row, int(row)) - 1 for row in ends)
@@ -226,20 +248,21 @@ class _Blocks:
                 return
         owners = np.searchsorted(self.first_row, rows, side="right") - 1
         for block in np.unique(owners).tolist():
-            mine = np.flatnonzero(owners == block)
-            together = mine[-1] - mine[0] + 1 == len(mine)
-            yield block, slice(int(mine[0]), int(mine[-1]) + 1) if together else mine
+            positions = np.flatnonzero(owners == block)
+            consecutive = positions[-1] - positions[0] + 1 == len(positions)
+            yield block, slice(int(positions[0]), int(positions[-1]) + 1) if consecutive else positions
 
 
-def open_packed(path: Path, inside: str | None = None, **options: Any) -> MatrixSource:
-    """Return the rows of a packed store."""
+def open_packed(
+    path: Path, inside: str | None = None, *, reader: Literal["direct", "zarr"] | None = None
+) -> MatrixSource:
+    """Return a source of a packed store."""
     refuse_inside(path, inside)
-    return PackedSource(path, **options)
+    return PackedSource(path, reader=reader)
 
 
-def _reader(name: str | None) -> TileReader:
-    readers: dict[str, TileReader] = {"direct": read_tiles, "zarr": read_tiles_with_zarr}
-    name = name or ("direct" if hasattr(os, "preadv") else "zarr")
+def _tile_reader(name: str | None) -> Callable[..., Array]:
+    readers = {None: read_tiles, "direct": read_tiles, "zarr": read_tiles_with_zarr}
     if name not in readers:
         raise ParameterError(f"reader must be 'direct' or 'zarr', got {name!r}")
     return readers[name]
@@ -254,7 +277,7 @@ def _is_packed(path: Path) -> bool:
 
 FORMAT = Format(
     name="packed",
-    understands="packed stores, written by terafactor pack",
+    description="packed stores, written by terafactor pack",
     is_path=_is_packed,
     open_path=open_packed,
 )

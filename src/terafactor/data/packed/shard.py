@@ -1,9 +1,10 @@
-"""One block of rows of a packed store: writing it, and reading some of its tiles with verification."""
+"""Shards of a packed store: writing a block of rows, and reading some of its tiles with verification."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -11,70 +12,83 @@ from typing import Any, BinaryIO
 import google_crc32c
 import numpy as np
 
+from terafactor._durable import storage_errors
 from terafactor._typing import Array, Indices
 from terafactor.data.packed.layout import CHECKSUM_BYTES, PackedLayout, shard_path
-from terafactor.data.preadv import fill
+from terafactor.data.preadv import read_at
 
 
 class DamagedShardError(Exception):
-    """A shard is not what was written."""
+    """A shard differs from what was written."""
 
 
-def write_shard(file: BinaryIO, layout: PackedLayout, rows: Array, order: Indices) -> None:
-    """Write a block of ``rows`` (h, p), their features taken in ``order``."""
+def shard_seed(record_id: bytes, array: str, block: int) -> int:
+    """Return the seed of the seals of a shard: of block ``block`` of the ``array`` "records" or "scales"."""
+    return checksum(record_id + array.encode() + struct.pack("<Q", block))
+
+
+def write_shard(file: BinaryIO, layout: PackedLayout, rows: Array, order: Indices, seed: int) -> None:
+    """Write a block of ``rows`` (h, p) with the features in ``order`` (p,)."""
     shard = np.zeros(layout.n_tiles, layout.tile_type)
     for tile in range(layout.n_tiles):
         features = order[tile * layout.tile_width : (tile + 1) * layout.tile_width]
         shard["values"][tile, : len(rows), : len(features)] = np.take(rows, features, axis=1)
         shard["checksum"][tile] = checksum(shard["values"][tile])
+        shard["seal"][tile] = _seal(seed, tile, int(shard["checksum"][tile]))
     file.write(shard.view(np.uint8).data)
-    file.write(sealed(layout.index))
+    file.write(append_checksum(layout.index))
 
 
-def read_tiles(array: Path, block: int, layout: PackedLayout, chosen: Indices, with_index: bool) -> Array:
-    """Return the ``chosen`` tiles (ascending) of a shard of ``array``, each verified: (tiles, layout.numbers_apart).
+def read_tiles(array: Path, block: int, layout: PackedLayout, chosen: Indices, seed: int, *, with_index: bool) -> Array:
+    """Return the ``chosen`` tiles (ascending) of a shard of ``array``, each verified: (tiles, layout.tile_stride).
 
-    A row begins with the numbers of a tile, block_rows by tile_width. Tiles that follow each other come in one read,
-    checksums between them, and nothing is read ahead. with_index: whether to verify the list of all chunks too.
+    A row begins with the numbers of a tile, block_rows by tile_width. Adjacent tiles take one read, and nothing else is
+    read. with_index: whether to verify the index of the shard too.
     """
     path, size, numbers = shard_path(array, block), layout.tile_type.itemsize, chosen.tolist()
-    raw = np.empty((len(numbers), size), np.uint8)
-    with _opened(path, layout, with_index) as descriptor:
+    with _open_shard(path, layout, with_index) as descriptor:
+        raw = np.empty((len(numbers), size), np.uint8)
         for run in _runs(numbers):
             first, wanted = numbers[run.start], (run.stop - run.start) * size
-            found = fill(descriptor, raw[run], first * size)
+            found = read_at(descriptor, raw[run], first * size)
             if found != wanted:
                 raise DamagedShardError(f"its file ended in chunk {first + found // size}")
-    contents, checksums = raw[:, :-CHECKSUM_BYTES], raw.view(layout.tile_type)["checksum"][:, 0].tolist()
-    for number, content, expected in zip(numbers, contents, checksums, strict=True):
-        if checksum(content) != expected:
-            raise DamagedShardError(_wrong_chunk(number, path))
-    if size % layout.number_type.itemsize:  # a checksum is half as long as a float64
+    contents, trailers = raw[:, : layout.content_bytes], raw[:, layout.content_bytes :].copy().view("<u4").tolist()
+    for number, content, trailer in zip(numbers, contents, trailers, strict=True):
+        _verify_tile(seed, number, content, trailer, path)
+    if size % layout.number_type.itemsize:  # float64 in version 1, where 4 bytes follow each tile
         raw = np.ascontiguousarray(contents)
     return raw.view(layout.number_type)
 
 
-def read_tiles_with_zarr(array: Path, block: int, layout: PackedLayout, chosen: Indices, with_index: bool) -> Array:
-    """Do what :func:`read_tiles` does by zarr-python: where the system cannot read many buffers at a position."""
+def read_tiles_with_zarr(
+    array: Path, block: int, layout: PackedLayout, chosen: Indices, seed: int, *, with_index: bool
+) -> Array:
+    """Do what :func:`read_tiles` does through zarr-python, a second, slower implementation."""
     import zarr
 
     path, numbers = shard_path(array, block), chosen.tolist()
-    with _opened(path, layout, with_index):
-        opened = zarr.open_array(array, mode="r")
-    tiles = np.zeros((len(numbers), layout.numbers_apart), layout.dtype)
+    tiles = np.zeros((len(numbers), layout.tile_stride), layout.number_type)
     values = tiles[:, : layout.block_rows * layout.tile_width].reshape(-1, layout.block_rows, layout.tile_width)
     rows = slice(block * layout.block_rows, (block + 1) * layout.block_rows)
-    for run in _runs(numbers):
-        try:
-            _read_run_with_zarr(opened, rows, numbers[run.start], values[run])
-        except ValueError:
-            _name_wrong_chunk(opened, rows, path, numbers[run], values[run])
+    trailer = np.zeros((layout.tile_type.itemsize - layout.content_bytes) // CHECKSUM_BYTES, "<u4")
+    with _open_shard(path, layout, with_index):  # zarr relies on the index
+        opened = zarr.open_array(array, mode="r")
+    with _open_shard(path, layout, with_index=False) as descriptor:
+        for place, number in enumerate(numbers):
+            try:
+                _read_tile_with_zarr(opened, rows, number, values[place])
+            except ValueError as error:
+                raise DamagedShardError(_wrong_chunk(number, path)) from error
+            position = number * layout.tile_type.itemsize + layout.content_bytes
+            read_at(descriptor, trailer, position)
+            _verify_tile(seed, number, values[place], trailer.tolist(), path)
     return tiles
 
 
-def sealed(content: bytes) -> bytes:
+def append_checksum(content: bytes) -> bytes:
     """Return bytes followed by their checksum."""
-    return content + checksum(content).to_bytes(CHECKSUM_BYTES, "little")
+    return content + struct.pack("<I", checksum(content))
 
 
 def checksum(content: bytes | Array) -> int:
@@ -82,11 +96,27 @@ def checksum(content: bytes | Array) -> int:
     return int(google_crc32c.value(content))
 
 
-@contextlib.contextmanager
-def _opened(path: str, layout: PackedLayout, with_index: bool) -> Iterator[int]:
-    """Open a shard that has the right size; ``with_index``, check that its index lists every chunk where it belongs.
+def _seal(seed: int, tile: int, content_checksum: int) -> int:
+    return int(google_crc32c.extend(seed, struct.pack("<II", tile, content_checksum)))
 
-    The index comes from the disk while the chunks are read, and is checked at the end.
+
+def _verify_tile(seed: int, number: int, content: Array, trailer: list[int], path: str) -> None:
+    """Refuse a tile that differs from its checksum, or with the seal of another place or of other data.
+
+    trailer: the checksum, and the seal since version 2.
+    """
+    expected, *seals = trailer
+    if checksum(content) != expected:
+        raise DamagedShardError(_wrong_chunk(number, path))
+    if seals and seals != [_seal(seed, number, expected)]:
+        raise DamagedShardError(f"chunk {number} of {path} belongs to another place or to other data")
+
+
+@contextlib.contextmanager
+def _open_shard(path: str, layout: PackedLayout, with_index: bool) -> Iterator[int]:
+    """Open a shard and verify its size; ``with_index`` also verifies that its index lists every chunk.
+
+    The system loads the index while the chunks are read; it is verified at the end.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
@@ -100,32 +130,22 @@ def _opened(path: str, layout: PackedLayout, with_index: bool) -> Iterator[int]:
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
             if with_index:
                 os.posix_fadvise(descriptor, position, layout.index_bytes, os.POSIX_FADV_WILLNEED)
-        yield descriptor
-        if with_index:
-            index = np.empty(layout.index_bytes, np.uint8)
-            fill(descriptor, index, position)
-            if index.tobytes() != sealed(layout.index):
-                raise DamagedShardError("the list of its chunks is damaged, or lacks one")
+        with storage_errors(Path(path), "read"):
+            yield descriptor
+            if with_index:
+                index = np.empty(layout.index_bytes, np.uint8)
+                read_at(descriptor, index, position)
+                if index.tobytes() != append_checksum(layout.index):
+                    raise DamagedShardError("the index of its chunks is damaged, or lacks one")
     finally:
         os.close(descriptor)
 
 
-def _read_run_with_zarr(array: Any, rows: slice, first: int, values: Array) -> None:
-    """Fill the numbers of tiles that follow each other, zeros beyond the last row and feature."""
-    width = values.shape[2]
-    box = array[rows, first * width : (first + len(values)) * width]
-    for place, tile in enumerate(values):
-        part = box[:, place * width : (place + 1) * width]
-        tile[: part.shape[0], : part.shape[1]] = part
-
-
-def _name_wrong_chunk(array: Any, rows: slice, path: str, chosen: list[int], values: Array) -> None:
-    """Read tiles one by one, and name the first that cannot be."""
-    for place, tile in enumerate(chosen):
-        try:
-            _read_run_with_zarr(array, rows, tile, values[place : place + 1])
-        except ValueError as error:
-            raise DamagedShardError(_wrong_chunk(tile, path)) from error
+def _read_tile_with_zarr(array: Any, rows: slice, number: int, tile: Array) -> None:
+    """Read the numbers of one tile; those beyond the last row and feature stay zero."""
+    width = tile.shape[1]
+    values = array[rows, number * width : (number + 1) * width]
+    tile[: values.shape[0], : values.shape[1]] = values
 
 
 def _wrong_chunk(tile: int, path: str) -> str:
@@ -133,7 +153,7 @@ def _wrong_chunk(tile: int, path: str) -> str:
 
 
 def _runs(chosen: list[int]) -> Iterator[slice]:
-    """Cut ascending numbers where one is left out."""
+    """Cut ascending numbers into runs of consecutive ones."""
     start = 0
     for place, number in enumerate(chosen, 1):
         if place == len(chosen) or chosen[place] != number + 1:

@@ -1,1 +1,1 @@
-"""Sources: one file per kind of data, each a subclass of ``MatrixSource`` and an entry in the table of formats."""
+"""Sources, one file per kind of data: a ``MatrixSource``, and a ``FORMAT`` by which ``open_source`` finds it."""

@@ -9,22 +9,24 @@ from typing import Any, Self
 
 import numpy as np
 
+from terafactor._durable import storage_errors
+from terafactor._memory import check_size, max_bytes
 from terafactor._typing import Array, Indices
 from terafactor.data.source import MatrixSource, check_indices
 from terafactor.data.sources.array import open_array
 from terafactor.data.sources.formats import Format, check_matrix, ends_with, is_a, reading_dtype
-from terafactor.data.sources.hdf5 import HDF5Source, opened, require_h5py
-from terafactor.data.sources.sparse import dense_rows, in_order, open_sparse, share_of_entries
+from terafactor.data.sources.hdf5 import HDF5Source, open_file, require_h5py
+from terafactor.data.sources.sparse import dense_rows, open_sparse, share_of_entries, to_canonical
 from terafactor.errors import DataError
 
 PARTS = ("indptr", "indices", "data")
-"""Datasets of a sparse matrix: where rows begin, columns and values of the entries."""
+"""Datasets of a sparse matrix: starts of the rows, columns and values of the entries."""
 
 
 class SparseHDF5Source(MatrixSource):
-    """A sparse matrix in compressed rows of an ``.h5ad`` file, of which the rows asked for are read.
+    """A sparse matrix in compressed rows (CSR) of an ``.h5ad`` file, read row by row.
 
-    Where rows begin is kept in memory, 8 bytes per row.
+    The starts of the rows stay in memory, 8 bytes per row.
 
     Parameters
     ----------
@@ -34,20 +36,20 @@ class SparseHDF5Source(MatrixSource):
     """
 
     absent: float = 0.0
-    """What an entry that is not stored reads as."""
+    """Value of entries that are not stored."""
 
     def __init__(self, path: Path, group: str) -> None:
         self.path, self.group, self.name = path, group, f"{path}::{group}"
         self._h5py = require_h5py(path, "anndata")
-        with opened(self._h5py, path) as file:
+        with open_file(self._h5py, path) as file:
             found = file[group]
             _check_group(found, self.name)
             self.shape = check_matrix(tuple(found.attrs["shape"]), self.name)
             self.dtype = reading_dtype(found["data"].dtype, self.name)
             self._starts = _checked_starts(found, self.shape[0], self.name)
-            together = found["data"].chunks or (1,)
+            chunk_entries = (found["data"].chunks or (1,))[0]
         self.stored_share = share_of_entries(int(self._starts[-1]), self.shape, self.absent)
-        self._height = max(1, together[0] * self.shape[0] // max(int(self._starts[-1]), 1))
+        self._block_rows = max(1, chunk_entries * self.shape[0] // max(int(self._starts[-1]), 1))
 
     def record_name(self, record: int) -> str:
         return self.name
@@ -58,8 +60,10 @@ class SparseHDF5Source(MatrixSource):
         return changed
 
     def row_blocks(self, record: int) -> Sequence[range] | None:
-        n_rows, height = self.shape[0], min(self._height, self.shape[0])
-        return None if height == 1 else [range(at, min(at + height, n_rows)) for at in range(0, n_rows, height)]
+        n_rows, height = self.shape[0], min(self._block_rows, self.shape[0])
+        return (
+            None if height == 1 else [range(start, min(start + height, n_rows)) for start in range(0, n_rows, height)]
+        )
 
     def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
         return int((self._starts[rows + 1] - self._starts[rows]).sum()) * (self.dtype.itemsize + 4)
@@ -68,13 +72,13 @@ class SparseHDF5Source(MatrixSource):
         return dense_rows(self.read_stored(rows), np.arange(len(rows)), columns, self.absent)
 
     def read_stored(self, rows: Indices) -> Any:
-        """Return some rows as a sparse matrix; those that follow each other in a single read."""
+        """Return some rows as a sparse matrix; consecutive rows take a single read."""
         from scipy.sparse import csr_array
 
         check_indices(rows, self.shape[0], "rows")
         indices: list[Array] = [np.empty(0, np.int64)]
         entries: list[Array] = [np.empty(0, self.dtype)]
-        with opened(self._h5py, self.path) as file:
+        with storage_errors(self.name, "read"), open_file(self._h5py, self.path) as file:
             found = file[self.group]
             for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1) if len(rows) else ():
                 part = slice(int(self._starts[run[0]]), int(self._starts[run[-1] + 1]))
@@ -82,18 +86,20 @@ class SparseHDF5Source(MatrixSource):
                 entries.append(found["data"][part].astype(self.dtype))
         columns = np.concatenate(indices)
         if columns.size and not 0 <= columns.min() <= columns.max() < self.shape[1]:
-            raise DataError(f"{self.name} has entries in columns that do not exist: it is damaged, write it again")
+            raise DataError(
+                f"{self.name} has column indices outside 0 to {self.shape[1] - 1}: it is damaged, write it again"
+            )
         ends = np.concatenate([[0], np.cumsum(self._starts[rows + 1] - self._starts[rows])])
-        return in_order(csr_array((np.concatenate(entries), columns, ends), shape=(len(rows), self.shape[1])))
+        return to_canonical(csr_array((np.concatenate(entries), columns, ends), shape=(len(rows), self.shape[1])))
 
 
 def open_h5ad(path: Path, inside: str | None = None) -> MatrixSource:
-    """Return X of a file, or the matrix called ``inside``, such as ``layers/counts``; never loaded whole."""
+    """Return X of a file, or the matrix named ``inside``, such as ``layers/counts``; never loaded whole."""
     name = (inside or "X").strip("/")
     h5py = require_h5py(path, "anndata")
     if not h5py.is_hdf5(path):
-        raise DataError(f"{path} is no HDF5 file, which every .h5ad file is")
-    with opened(h5py, path) as file:
+        raise DataError(f"{path} is not an HDF5 file, as every .h5ad file is")
+    with open_file(h5py, path) as file:
         sparse = isinstance(file.get(name), h5py.Group)
         names = _variable_names(file["raw" if name.startswith("raw/") else "/"])
     source = SparseHDF5Source(path, name) if sparse else HDF5Source(path, name, extra="anndata")
@@ -102,16 +108,16 @@ def open_h5ad(path: Path, inside: str | None = None) -> MatrixSource:
 
 
 def open_anndata(data: Any) -> MatrixSource:
-    """Return X of an AnnData object, from its file when it is backed by one."""
+    """Return X of an AnnData object; of a backed one, from its file."""
     if data.isbacked and data.is_view:
         raise DataError(
-            f"the AnnData object is a view of a part of {data.filename}, which would be read as a whole: "
-            "load the part with to_memory(), or write it to a file of its own with copy('part.h5ad')"
+            f"the AnnData object is a view of a part of {data.filename}, which would be read whole: "
+            "load the part with to_memory(), or write it to its own file with copy('part.h5ad')"
         )
     if data.isbacked:
         return open_h5ad(Path(data.filename))
     if data.X is None:
-        raise DataError("the AnnData object has no X: give one of its other matrices, as in data.layers['name']")
+        raise DataError("the AnnData object has no X: pass one of its other matrices, as in data.layers['name']")
     dense = isinstance(data.X, np.ndarray)
     source = open_array(data.X) if dense else open_sparse(data.X, "X of the AnnData object")
     source.feature_names = data.var_names.astype(str).tolist()
@@ -119,7 +125,7 @@ def open_anndata(data: Any) -> MatrixSource:
 
 
 def _variable_names(group: Any) -> list[str] | None:
-    """Return the names of the variables, which columns of every matrix of the group stand for; None if it has none."""
+    """Return the names of the variables, the columns of every matrix of the group; None if it has none."""
     try:
         variables = group["var"]
         return list(variables[variables.attrs["_index"]].asstr()[:])
@@ -128,11 +134,11 @@ def _variable_names(group: Any) -> list[str] | None:
 
 
 def _check_group(group: Any, name: str) -> None:
-    """Refuse a group that is no sparse matrix in compressed rows."""
-    kind = group.attrs.get("encoding-type", "nothing that is known")
+    """Refuse a group that is not a sparse matrix in compressed rows."""
+    kind = group.attrs.get("encoding-type", "an unknown type")
     if kind == "csc_matrix":
         raise DataError(
-            f"{name} is sparse and stored by columns, of which no row can be read alone: "
+            f"{name} is sparse and stored by columns (CSC), from which single rows cannot be read: "
             "store it by rows, as in data.X = data.X.tocsr()"
         )
     if kind != "csr_matrix" or any(part not in group for part in PARTS) or "shape" not in group.attrs:
@@ -140,20 +146,24 @@ def _check_group(group: Any, name: str) -> None:
 
 
 def _checked_starts(group: Any, n_rows: int, name: str) -> Indices:
-    """Return where each row begins, (n + 1,), if that can be true."""
+    """Return the starts of the rows (n + 1,), or refuse them if they are inconsistent."""
+    limit = max_bytes()
+    check_size(16 * len(group["indptr"]), name, limit)  # as stored, and as int64
     starts = group["indptr"][:].astype(np.int64)
     n_entries = len(group["data"])
     right_length = len(starts) == n_rows + 1 and len(group["indices"]) == n_entries
     if not (right_length and starts[0] == 0 and starts[-1] == n_entries and np.all(np.diff(starts) >= 0)):
-        raise DataError(f"the starts of the rows of {name} do not fit its {n_entries} entries: write it again")
+        raise DataError(f"indptr of {name} does not match its {n_entries} entries: it is damaged, write it again")
+    entry_bytes = group["indices"].dtype.itemsize + group["data"].dtype.itemsize
+    check_size(int(np.diff(starts).max()) * entry_bytes, f"a row of {name}", limit)
     return starts
 
 
 FORMAT = Format(
     name="anndata",
-    understands=".h5ad files (file.h5ad::layers/name for another matrix than X), AnnData objects; dense or CSR",
+    description=".h5ad files (file.h5ad::layers/name for another matrix than X), AnnData objects; dense or CSR",
     is_path=ends_with(".h5ad"),
     open_path=open_h5ad,
-    is_object=lambda thing: is_a(thing, "anndata", "AnnData"),
+    is_object=lambda data: is_a(data, "anndata", "AnnData"),
     open_object=open_anndata,
 )

@@ -1,4 +1,4 @@
-"""Sources that are read in rectangles."""
+"""Sources that are stored in chunks and read in rectangles."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from terafactor._durable import storage_errors
 from terafactor._typing import Array, Indices
 from terafactor.data.source import FeatureTiles, MatrixSource, check_indices
 
@@ -14,18 +15,18 @@ from terafactor.data.source import FeatureTiles, MatrixSource, check_indices
 class ChunkedSource(MatrixSource):
     """A matrix stored in chunks, of which any rectangle can be read.
 
-    An implementation sets ``shape``, ``dtype``, ``chunk`` and ``name``, and gives :meth:`box`. Rows and columns that
-    share a chunk are read together, chunks without any are left alone.
+    A subclass sets ``shape``, ``dtype``, ``chunk`` and ``name``, and implements :meth:`read_rectangle`. Rows and
+    columns in the same or adjacent chunks are read together; chunks without any are skipped.
     """
 
     chunk: tuple[int, int] = (1, 1)
-    """Rows and features that are stored together."""
+    """Rows and features per chunk."""
 
     name: str = "X"
-    """What errors call it."""
+    """Name in error messages."""
 
     @abstractmethod
-    def box(self, rows: slice, columns: slice) -> Array:
+    def read_rectangle(self, rows: slice, columns: slice) -> Array:
         """Return a rectangle of the matrix."""
 
     def record_name(self, record: int) -> str:
@@ -51,34 +52,33 @@ class ChunkedSource(MatrixSource):
             columns = np.arange(self.shape[1])
         check_indices(columns, self.shape[1], "columns")
         values = np.empty((len(rows), len(columns)), self.dtype)
-        for row_span, row_places in spans(rows, self.chunk[0]):
-            for column_span, column_places in spans(columns, self.chunk[1]):
-                box = self.box(row_span, column_span)
-                from_rows, from_columns = rows[row_places] - row_span.start, columns[column_places] - column_span.start
-                values[crossing(row_places, column_places)] = box[crossing(from_rows, from_columns)]
+        for row_slice, row_positions in _cut_by_chunks(rows, self.chunk[0]):
+            for column_slice, column_positions in _cut_by_chunks(columns, self.chunk[1]):
+                with storage_errors(self.name, "read"):
+                    rectangle = self.read_rectangle(row_slice, column_slice)
+                inner_rows = rows[row_positions] - row_slice.start
+                inner_columns = columns[column_positions] - column_slice.start
+                values[_grid(row_positions, column_positions)] = rectangle[_grid(inner_rows, inner_columns)]
         return values
 
 
-def spans(indices: Indices, width: int) -> Iterator[tuple[slice, Indices]]:
-    """Cut ``indices`` into stretches to read at once, each with the places of its members.
-
-    A stretch touches every chunk of ``width`` that it passes.
-    """
+def _cut_by_chunks(indices: Indices, width: int) -> Iterator[tuple[slice, Indices]]:
+    """Yield slices that cover ``indices`` and skip chunks of ``width`` without any, with the positions they cover."""
     if not len(indices):
         return
-    places = np.argsort(indices, kind="stable")
-    ordered = indices[places]
+    positions = np.argsort(indices, kind="stable")
+    ordered = indices[positions]
     cuts = np.flatnonzero(np.diff(ordered // width) > 1) + 1
     for part in np.split(np.arange(len(ordered)), cuts):
-        yield slice(int(ordered[part[0]]), int(ordered[part[-1]]) + 1), places[part]
+        yield slice(int(ordered[part[0]]), int(ordered[part[-1]]) + 1), positions[part]
 
 
-def crossing(rows: Indices, columns: Indices) -> tuple[slice | Indices, ...]:
-    """Return what indexes a matrix at some rows and columns: slices where they follow each other, ten times as fast."""
-    chosen = _sliced(rows), _sliced(columns)
-    return chosen if any(isinstance(part, slice) for part in chosen) else np.ix_(rows, columns)
+def _grid(rows: Indices, columns: Indices) -> tuple[slice | Indices, ...]:
+    """Return an index of a matrix at ``rows`` and ``columns``: consecutive ones as slices, ten times as fast."""
+    grid = _as_slice(rows), _as_slice(columns)
+    return grid if any(isinstance(part, slice) for part in grid) else np.ix_(rows, columns)
 
 
-def _sliced(indices: Indices) -> slice | Indices:
-    following = indices[-1] - indices[0] == len(indices) - 1 and bool(np.all(np.diff(indices) == 1))
-    return slice(int(indices[0]), int(indices[-1]) + 1) if following else indices
+def _as_slice(indices: Indices) -> slice | Indices:
+    consecutive = indices[-1] - indices[0] == len(indices) - 1 and bool(np.all(np.diff(indices) == 1))
+    return slice(int(indices[0]), int(indices[-1]) + 1) if consecutive else indices

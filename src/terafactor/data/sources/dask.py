@@ -11,23 +11,23 @@ import numpy as np
 from terafactor._typing import Array
 from terafactor.data.sources.chunked import ChunkedSource
 from terafactor.data.sources.formats import Format, check_matrix, is_a, reading_dtype
-from terafactor.data.sources.sparse import dense_rows, in_order
+from terafactor.data.sources.sparse import dense_rows, to_canonical
 from terafactor.errors import DataError
 
 
 class DaskSource(ChunkedSource):
-    """A Dask array, computed a rectangle at a time in the thread that asks for it.
+    """A Dask array; the thread that reads a rectangle computes it.
 
     Parameters
     ----------
     array : dask.array.Array
-        With known chunk sizes.
+        Its chunk sizes must be known.
     """
 
     name = "the dask array"
 
     absent: float = 0.0
-    """What an entry that sparse blocks do not store reads as."""
+    """Value of entries that sparse blocks do not store."""
 
     def __init__(self, array: Any) -> None:
         if any(math.isnan(length) for length in array.shape):
@@ -38,21 +38,22 @@ class DaskSource(ChunkedSource):
         self._array = array
 
     def absent_as_missing(self) -> Self:
-        if not _is_sparse(self._block(slice(1), slice(1))):
+        if not _is_sparse(self._compute(slice(1), slice(1))):
             return super().absent_as_missing()
         changed = copy.copy(self)
         changed.absent = np.nan
         return changed
 
-    def box(self, rows: slice, columns: slice) -> Array:
-        block = self._block(rows, columns)
+    def read_rectangle(self, rows: slice, columns: slice) -> Array:
+        block = self._compute(rows, columns)
         if not _is_sparse(block):
             return np.asarray(block)
         from scipy.sparse import csr_array
 
-        return dense_rows(in_order(csr_array(block, dtype=self.dtype)), np.arange(block.shape[0]), None, self.absent)
+        canonical = to_canonical(csr_array(block, dtype=self.dtype))
+        return dense_rows(canonical, np.arange(block.shape[0]), None, self.absent)
 
-    def _block(self, rows: slice, columns: slice) -> Any:
+    def _compute(self, rows: slice, columns: slice) -> Any:
         return self._array[rows, columns].compute(scheduler="synchronous")
 
 
@@ -62,7 +63,7 @@ def _is_sparse(block: Any) -> bool:
 
 FORMAT = Format(
     name="dask",
-    understands="dask arrays",
-    is_object=lambda thing: is_a(thing, "dask", "Array"),
+    description="dask arrays",
+    is_object=lambda data: is_a(data, "dask", "Array"),
     open_object=DaskSource,
 )

@@ -1,4 +1,4 @@
-"""How an implementation says what it can open."""
+"""The declaration of a format that ``open_source`` can open, and checks that formats share."""
 
 from __future__ import annotations
 
@@ -14,49 +14,49 @@ from terafactor.data.source import MatrixSource
 from terafactor.errors import DataError, MissingDependencyError
 
 
-def _nothing(thing: Any) -> bool:
+def _never(data: Any) -> bool:
     return False
 
 
-def _cannot_open(*thing: Any, **options: Any) -> MatrixSource:
+def _cannot_open(*data: Any, **options: Any) -> MatrixSource:
     raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Format:
-    """One kind of thing that :func:`terafactor.open_source` opens. A file of this folder declares it as ``FORMAT``."""
+    """One kind of data that :func:`terafactor.open_source` opens. Its module declares it as ``FORMAT``."""
 
     name: str
-    """Its scheme: ``name://path`` asks for it whatever the path looks like."""
+    """Its scheme: ``name://path`` selects it whatever the file is called."""
 
-    understands: str
-    """What it opens, for the error that lists what is understood."""
+    description: str
+    """What it opens, for error messages that list the formats."""
 
-    is_path: Callable[[Path], bool] = _nothing
-    """Whether a file or folder that exists looks like one of these."""
+    is_path: Callable[[Path], bool] = _never
+    """Return whether an existing file or folder looks like this format."""
 
     open_path: Callable[..., MatrixSource] = _cannot_open
-    """Opens ``(path, inside, **options)``; ``inside`` is what follows ``::``, or None."""
+    """Open ``(path, inside, **options)``; ``inside`` is the text after ``::``, or None."""
 
-    is_object: Callable[[Any], bool] = _nothing
-    """Whether an object in memory is one of these; looks at names only, imports nothing."""
+    is_object: Callable[[Any], bool] = _never
+    """Return whether an object in memory is of this format, by class name only: it imports nothing."""
 
     open_object: Callable[..., MatrixSource] = _cannot_open
-    """Opens ``(thing, **options)``."""
+    """Open ``(data, **options)``."""
 
 
 def ends_with(*suffixes: str) -> Callable[[Path], bool]:
-    """Return a test for the end of a file's name."""
+    """Return a test for the end of a file's name, in any case."""
     return lambda path: path.name.lower().endswith(suffixes)
 
 
-def is_a(thing: object, package: str, *classes: str) -> bool:
-    """Whether ``thing`` is of one of these classes of a package, which need not be imported for that."""
-    return any(base.__module__.split(".")[0] == package and base.__name__ in classes for base in type(thing).__mro__)
+def is_a(data: object, package: str, *classes: str) -> bool:
+    """Return whether ``data`` is an instance of one of these classes of a package, without importing the package."""
+    return any(base.__module__.split(".")[0] == package and base.__name__ in classes for base in type(data).__mro__)
 
 
 def require(package: str, *, extra: str, purpose: str) -> Any:
-    """Return a module of an optional package; where it is missing, the error names the extra that brings it."""
+    """Import a module of an optional package; the error for a missing one names the extra that installs it."""
     try:
         return import_module(package)
     except ImportError as error:
@@ -64,7 +64,7 @@ def require(package: str, *, extra: str, purpose: str) -> Any:
 
 
 def reading_dtype(stored: Any, name: str) -> np.dtype[np.floating]:
-    """Return the type that stored numbers are read as: float32 where that is exact, else float64."""
+    """Return the type in which stored numbers are read: float32 where that is exact, float64 otherwise."""
     dtype = np.dtype(stored)
     if dtype.kind not in "fiub" or dtype.itemsize > 8:
         raise DataError(f"{name} holds {dtype}, which is not a number of at most 64 bits: convert it to float32 first")
@@ -73,13 +73,13 @@ def reading_dtype(stored: Any, name: str) -> np.dtype[np.floating]:
 
 
 def check_matrix(shape: tuple[int, ...], name: str) -> tuple[int, int]:
-    """Return the shape of a matrix that has rows and features, or say what is wrong with it."""
+    """Return the shape of a matrix with at least one row and one feature, or raise a DataError."""
     if len(shape) != 2 or 0 in shape:
         raise DataError(f"{name} has shape {tuple(shape)}; it must be (rows, features), at least one of each")
     return int(shape[0]), int(shape[1])
 
 
 def refuse_inside(path: Path, inside: str | None) -> None:
-    """Refuse ``path::inside`` where files hold one matrix only."""
+    """Refuse ``path::inside`` for a file that holds a single matrix."""
     if inside is not None:
-        raise DataError(f"{path} holds one matrix, there is nothing called {inside!r} inside: give the path alone")
+        raise DataError(f"{path} holds one matrix and nothing named {inside!r}: pass the path alone")

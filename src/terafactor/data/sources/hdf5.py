@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from terafactor._memory import check_size, max_bytes
 from terafactor._typing import Array
 from terafactor.data.source import MatrixSource
 from terafactor.data.sources.chunked import ChunkedSource
@@ -15,7 +17,7 @@ from terafactor.errors import DataError
 
 
 class HDF5Source(ChunkedSource):
-    """A dataset of an HDF5 file; the file is opened for each read, so that thousands of records need no open files.
+    """A dataset of an HDF5 file. Each read opens the file, so that thousands of records need no open files.
 
     Parameters
     ----------
@@ -23,82 +25,83 @@ class HDF5Source(ChunkedSource):
     dataset : str
         Its name in the file.
     extra : str
-        The extra to name when h5py is missing.
+        The extra that the error for a missing h5py names.
     """
 
     def __init__(self, path: Path, dataset: str, *, extra: str = "hdf5") -> None:
         self.path, self.dataset = path, dataset
         self.name = f"{path}::{dataset}"
         self._h5py = require_h5py(path, extra)
-        with opened(self._h5py, path) as file:
+        with open_file(self._h5py, path) as file:
             found = file.get(dataset)
             if not isinstance(found, self._h5py.Dataset):
-                raise DataError(f"{path} has no dataset {dataset!r}; it has {_listed(matrices(self._h5py, file))}")
+                raise DataError(f"{path} has no dataset {dataset!r}; it has {_list(find_matrices(self._h5py, file))}")
             self.shape = check_matrix(found.shape or (), self.name)
             self.dtype = reading_dtype(found.dtype, self.name)
             self.chunk = found.chunks or (1, self.shape[1])
+        check_size(math.prod(self.chunk) * self.dtype.itemsize, f"a chunk of {self.name}", max_bytes())
 
-    def box(self, rows: slice, columns: slice) -> Array:
-        with opened(self._h5py, self.path) as file:
+    def read_rectangle(self, rows: slice, columns: slice) -> Array:
+        with open_file(self._h5py, self.path) as file:
             return np.asarray(file[self.dataset][rows, columns])
 
 
 def open_hdf5(path: Path, inside: str | None = None, *, dataset: str | None = None) -> MatrixSource:
-    """Return a dataset, the only matrix of the file unless ``inside`` or ``dataset`` names one."""
+    """Return the dataset named by ``inside`` or ``dataset``; without a name, the only matrix of the file."""
     wanted = inside or dataset
     if wanted is None:
         h5py = require_h5py(path)
-        with opened(h5py, path) as file:
-            found = matrices(h5py, file)
+        with open_file(h5py, path) as file:
+            found = find_matrices(h5py, file)
         if len(found) != 1:
-            raise DataError(f"{path} holds {_listed(found)}: name one matrix, as in {path}::{(found or ['/X'])[0]}")
+            raise DataError(f"{path} holds {_list(found)}: name one matrix, as in {path}::{(found or ['/X'])[0]}")
         wanted = found[0]
     return HDF5Source(path, wanted)
 
 
 def open_node(node: Any) -> MatrixSource:
-    """Return a dataset of a file that was opened; of a group, one must be named."""
+    """Return a dataset of an open file; a group is refused with the names of its matrices."""
     path = Path(node.file.filename)
     if is_a(node, "h5py", "Group"):
-        found = [name.removeprefix("/") for name in matrices(require_h5py(path), node)]
-        raise DataError(f"{path} is a group that holds {_listed(found)}: name one, as in group['name']")
+        found = [name.removeprefix("/") for name in find_matrices(require_h5py(path), node)]
+        raise DataError(f"{path} is a group that holds {_list(found)}: name one, as in group['name']")
     return HDF5Source(path, node.name)
 
 
-def require_h5py(what: object, extra: str = "hdf5") -> Any:
-    """Return the module, or name the extra that brings it."""
-    return require("h5py", extra=extra, purpose=f"reading {what}")
+def require_h5py(path: object, extra: str = "hdf5") -> Any:
+    """Import h5py; the error for a missing one names the extra that installs it."""
+    return require("h5py", extra=extra, purpose=f"reading {path}")
 
 
-def matrices(h5py: Any, file: Any) -> list[str]:
-    """Return the names of all datasets of numbers with two dimensions."""
+def find_matrices(h5py: Any, group: Any) -> list[str]:
+    """Return the names of all numeric datasets with two dimensions."""
     found: list[str] = []
 
     def visit(name: str, node: Any) -> None:
         if isinstance(node, h5py.Dataset) and node.ndim == 2 and node.dtype.kind in "fiub":
             found.append(f"/{name}")
 
-    file.visititems(visit)
+    group.visititems(visit)
     return found
 
 
-def opened(h5py: Any, path: Path) -> Any:
-    """Return a file opened for reading, to be used in a ``with`` block."""
+def open_file(h5py: Any, path: Path) -> Any:
+    """Open a file for reading, for use in a ``with`` block."""
     try:
         return h5py.File(path, "r")
     except OSError as error:
         raise DataError(f"{path} cannot be opened as HDF5: {error}") from error
 
 
-def _listed(names: list[str]) -> str:
+def _list(names: list[str]) -> str:
     return ", ".join(names[:20]) or "no matrix of numbers"
 
 
 FORMAT = Format(
     name="hdf5",
-    understands=".h5, .hdf5 files (file.h5::/name of a dataset), h5py datasets",
+    description=".h5, .hdf5 files (file.h5::/name of a dataset), h5py datasets",
     is_path=ends_with(".h5", ".hdf5", ".hdf"),
     open_path=open_hdf5,
-    is_object=lambda thing: is_a(thing, "h5py", "Dataset", "Group"),
+    is_object=lambda data: is_a(data, "h5py", "Dataset", "Group"),
     open_object=open_node,
 )

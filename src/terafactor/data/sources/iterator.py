@@ -1,4 +1,4 @@
-"""Rows that come once, from an iterator or a generator."""
+"""Rows from an iterator or a generator, which yields them once."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ NAME = "the iterator"
 
 
 class IteratorSource(RawSource):
-    """Batches of rows from an iterator, gone through once.
+    """Batches of rows from an iterator, which is consumed once.
 
-    A fit visits rows in random order, and some several times; an iterator gives them once, in its own order. So they
-    are written as they come to a temporary file without a name, which vanishes with the source (or with the process,
-    however it ends), and read from there. Memory stays at one batch; the disk holds the whole matrix. To learn from a
-    stream without storing it, call ``partial_fit`` on each batch instead.
+    A fit visits rows in random order, some several times; an iterator yields them once, in its own order. The source
+    therefore writes them to an unnamed temporary file, which disappears with the source (or the process, however it
+    ends), and reads from there. Memory holds one batch; the disk holds the whole matrix. To learn from a stream without
+    storing it, call ``partial_fit`` on each batch instead.
 
     Parameters
     ----------
     batches : iterable of ndarray of shape (rows, features)
         All with the same features.
     dtype : float32 or float64, optional
-        What to keep; by default what the first batch is read as, and then all must be.
+        Type to store; by default that of the first batch, which all others must share.
     folder : path, optional
-        Where the temporary file is; by default where the system keeps such files.
+        Folder of the temporary file; by default the system's.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def _write(batches: Iterator[Array], file: BinaryIO, dtype: Any) -> Layout:
         kept = kept or read_as
         if dtype is None and read_as != kept:
             raise DataError(
-                f"{name} is read as {read_as}, but the batches before as {kept}: convert some of them, or say dtype"
+                f"{name} is read as {read_as}, but the batches before as {kept}: convert some of them, or pass dtype"
             )
         n_features = batch.shape[1] if n_features < 0 else n_features
         if batch.shape[1] != n_features:
@@ -65,14 +65,14 @@ def _write(batches: Iterator[Array], file: BinaryIO, dtype: Any) -> Layout:
         file.write(np.ascontiguousarray(batch, kept).data)
         n_rows += len(batch)
     if kept is None or not n_rows:
-        raise DataError(f"{NAME} gave no rows; one that was used up before gives nothing")
+        raise DataError(f"{NAME} yields no rows; a generator can be consumed once only")
     file.flush()
     return Layout(file, NAME, 0, (n_rows, n_features), kept)
 
 
 FORMAT = Format(
     name="iterator",
-    understands="iterators and generators of batches of rows, stored in a temporary file",
-    is_object=lambda thing: hasattr(thing, "__next__"),
+    description="iterators and generators of batches of rows, stored in a temporary file",
+    is_object=lambda data: hasattr(data, "__next__"),
     open_object=IteratorSource,
 )

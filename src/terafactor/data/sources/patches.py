@@ -1,4 +1,4 @@
-"""All patches of some images as the rows of a matrix, never written out."""
+"""All patches of some images as the rows of a matrix that is never stored."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from terafactor.errors import DataError
 class PatchSource(MatrixSource):
     """Every patch of every image, each image a record.
 
-    A patch is addressed, not copied: its entry f lies at ``corner + offset[f]`` of the flattened image. Memory stays
-    at the images, and one mean per patch when ``center``.
+    Patches are computed when they are read: entry f of a patch is at ``corner + offset[f]`` in the flattened image.
+    Memory holds the images, and one mean per patch with ``center``.
 
     Parameters
     ----------
     images : sequence of ndarray of shape (height, width) or (height, width, channels)
-        Numbers of any type; they are converted to ``dtype``. All with the same channels.
+        Numbers of any type, converted to ``dtype``; all with the same channels.
     patch_size : (int, int)
         Height and width of a patch.
     center : bool
-        Whether to subtract from each patch its mean, over pixels and channels.
+        Whether to subtract the mean of each patch, over pixels and channels.
     dtype : float32 or float64
 
     Examples
@@ -49,7 +49,7 @@ class PatchSource(MatrixSource):
     ) -> None:
         self.images = [_as_image(image, dtype) for image in images]
         if not self.images:
-            raise DataError("images is empty; give at least one array of shape (height, width[, channels])")
+            raise DataError("images is empty; pass at least one array of shape (height, width[, channels])")
         height, width = patch_size
         channels = self.images[0].shape[2]
         for number, image in enumerate(self.images):
@@ -107,13 +107,13 @@ def _as_image(image: Array, dtype: type[np.floating]) -> Array:
 
 
 def _patch_offsets(shape: tuple[int, ...], height: int, width: int) -> Indices:
-    """Return where the entries of a patch lie in the flattened image, relative to its corner."""
+    """Return the positions of the entries of a patch in the flattened image, relative to its corner."""
     y, x, c = np.meshgrid(np.arange(height), np.arange(width), np.arange(shape[2]), indexing="ij")
     return np.asarray(((y * shape[1] + x) * shape[2] + c).ravel())
 
 
 def _window_means(image: Array, height: int, width: int) -> Array:
-    """Return the mean of every patch, in the order of the rows, from running sums."""
+    """Return the mean of every patch, in row order, from cumulative sums."""
     total = np.zeros((image.shape[0] + 1, image.shape[1] + 1))
     total[1:, 1:] = image.sum(axis=2, dtype=np.float64).cumsum(axis=0).cumsum(axis=1)
     sums = total[height:, width:] - total[:-height, width:] - total[height:, :-width] + total[:-height, :-width]

@@ -1,4 +1,4 @@
-"""Rows that lie in a file as plain numbers."""
+"""Plain numbers in a file: the rows behind ``.npy`` files, memory maps and temporary files."""
 
 from __future__ import annotations
 
@@ -11,47 +11,48 @@ from typing import BinaryIO
 
 import numpy as np
 
+from terafactor._durable import storage_errors
 from terafactor._typing import Array, Indices
-from terafactor.data.preadv import fill
+from terafactor.data.preadv import read_at
 from terafactor.data.source import MatrixSource, check_indices
 from terafactor.data.sources.formats import check_matrix, reading_dtype
 from terafactor.errors import DataError
 
-BYTES_AT_ONCE = 2**23
-"""Most bytes of whole rows held while some of their columns are picked."""
+BUFFER_BYTES = 2**23
+"""Size of the buffer of whole rows from which columns are picked."""
 
-ROWS_OF_COLUMN = 1024
+BLOCK_ROWS = 1024
 """Rows per block of a column-major file: a page of each column."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the numbers of a matrix lie in a file."""
+    """Where the numbers of a matrix are in a file."""
 
     file: Path | BinaryIO
-    """A path, opened for each read so that thousands of records need no open files, or a file that is open."""
+    """A path, opened for each read so that thousands of records need no open files; or an open file."""
 
     name: str
-    """What errors call it."""
+    """Name in error messages."""
 
     offset: int
     """Bytes before the first number."""
 
     shape: tuple[int, ...]
-    """Rows and features."""
+    """Numbers of rows and features."""
 
     dtype: np.dtype
-    """As stored."""
+    """Stored type."""
 
-    by_column: bool = False
+    column_major: bool = False
     """Whether columns are contiguous, rather than rows."""
 
 
 class RawSource(MatrixSource):
-    """A matrix of plain numbers in a file, read by position, never mapped.
+    """A matrix of plain numbers in a file, read by position rather than mapped.
 
-    Rows of a row-major file are read whole, whatever the columns: scattered columns lie on all pages of a row. Pack
-    such files to read less (:func:`terafactor.pack`).
+    Rows of a row-major file are read whole, whatever the columns: scattered columns touch all pages of a row. Pack
+    such a file to read less (:func:`terafactor.pack`).
 
     Parameters
     ----------
@@ -63,12 +64,12 @@ class RawSource(MatrixSource):
         self.dtype = reading_dtype(layout.dtype, layout.name)
         self.layout = layout
         needed = layout.offset + self.shape[0] * self.shape[1] * layout.dtype.itemsize
-        with self._opened() as descriptor:
+        with self._open() as descriptor:
             size = os.fstat(descriptor).st_size
         if size < needed:
             raise DataError(
                 f"{layout.name} claims {layout.dtype} of shape {self.shape}, {needed} bytes, but the file has {size}: "
-                "it was cut short, copy or write it again"
+                "it is truncated, copy or write it again"
             )
 
     def record_name(self, record: int) -> str:
@@ -76,37 +77,34 @@ class RawSource(MatrixSource):
 
     def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
         size, n_columns = self.layout.dtype.itemsize, self.shape[1]
-        if not self.layout.by_column or not len(rows):
+        if not self.layout.column_major or not len(rows):
             return len(rows) * n_columns * size
         return (n_columns if columns is None else len(columns)) * int(rows.max() - rows.min() + 1) * size
 
     def row_blocks(self, record: int) -> Sequence[range] | None:
-        if not self.layout.by_column:
+        if not self.layout.column_major:
             return None
         n_rows = self.shape[0]
-        return [range(start, min(start + ROWS_OF_COLUMN, n_rows)) for start in range(0, n_rows, ROWS_OF_COLUMN)]
+        return [range(start, min(start + BLOCK_ROWS, n_rows)) for start in range(0, n_rows, BLOCK_ROWS)]
 
     def read(self, rows: Indices, columns: Indices | None = None) -> Array:
         check_indices(rows, self.shape[0], "rows")
         if columns is not None:
             check_indices(columns, self.shape[1], "columns")
-        with self._opened() as descriptor:
-            if self.layout.by_column:
+        with storage_errors(self.layout.name, "read"), self._open() as descriptor:
+            if self.layout.column_major:
                 return self._read_columns(descriptor, rows, np.arange(self.shape[1]) if columns is None else columns)
             if columns is None:
                 return self._read_rows(descriptor, rows).astype(self.dtype, copy=False)
-            return self._pick(descriptor, rows, columns)
-
-    def _pick(self, descriptor: int, rows: Indices, columns: Indices) -> Array:
-        values = np.empty((len(rows), len(columns)), self.dtype)
-        at_once = max(1, BYTES_AT_ONCE // (self.shape[1] * self.layout.dtype.itemsize))
-        for start in range(0, len(rows), at_once):
-            part = slice(start, start + at_once)
-            values[part] = np.take(self._read_rows(descriptor, rows[part]), columns, axis=1)
-        return values
+            values = np.empty((len(rows), len(columns)), self.dtype)
+            buffer_rows = max(1, BUFFER_BYTES // (self.shape[1] * self.layout.dtype.itemsize))
+            for start in range(0, len(rows), buffer_rows):
+                part = slice(start, start + buffer_rows)
+                values[part] = np.take(self._read_rows(descriptor, rows[part]), columns, axis=1)
+            return values
 
     def _read_rows(self, descriptor: int, rows: Indices) -> Array:
-        """Return whole rows as stored; rows that follow each other in a single read."""
+        """Return whole rows in their stored type; consecutive rows take a single read."""
         values = np.empty((len(rows), self.shape[1]), self.layout.dtype)
         row_bytes = self.shape[1] * self.layout.dtype.itemsize
         cuts = np.flatnonzero(np.diff(rows) != 1) + 1
@@ -116,26 +114,26 @@ class RawSource(MatrixSource):
         return values
 
     def _read_columns(self, descriptor: int, rows: Indices, columns: Indices) -> Array:
-        """Return rows and columns of a column-major file: of each column, the stretch that holds all the rows."""
+        """Return rows and columns of a column-major file; reads each column from the first row to the last."""
         values = np.empty((len(rows), len(columns)), self.dtype)
         if not len(rows):
             return values
         first = int(rows.min())
-        stretch = np.empty(int(rows.max()) + 1 - first, self.layout.dtype)
+        buffer = np.empty(int(rows.max()) + 1 - first, self.layout.dtype)
         for place, column in enumerate(columns):
-            self._fill(descriptor, stretch, (int(column) * self.shape[0] + first) * self.layout.dtype.itemsize)
-            values[:, place] = stretch[rows - first]
+            self._fill(descriptor, buffer, (int(column) * self.shape[0] + first) * self.layout.dtype.itemsize)
+            values[:, place] = buffer[rows - first]
         return values
 
     def _fill(self, descriptor: int, out: Array, position: int) -> None:
-        """Read numbers into ``out``, contiguous, from a position after the header."""
+        """Read numbers into ``out``, a contiguous array, from a position relative to the first number."""
         start = self.layout.offset + position
-        done = fill(descriptor, out, start)
+        done = read_at(descriptor, out, start)
         if done < out.nbytes:
-            raise DataError(f"{self.layout.name} ended at byte {start + done}: it shrank")
+            raise DataError(f"{self.layout.name} ended at byte {start + done}: it shrank since it was opened")
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[int]:
+    def _open(self) -> Iterator[int]:
         if not isinstance(self.layout.file, Path):
             yield self.layout.file.fileno()
             return

@@ -1,4 +1,4 @@
-"""Sparse matrices in memory: those of SciPy, and files of them."""
+"""Sparse matrices in memory: SciPy's, and files of them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from terafactor._memory import check_size, max_bytes
 from terafactor._typing import Array, Indices
-from terafactor.data.source import MAY_BE_MISSING, MatrixSource, check_indices, described, first_unusable
+from terafactor.data.source import MAY_BE_MISSING, MatrixSource, check_indices, describe_unusable, first_unusable
 from terafactor.data.sources.formats import Format, check_matrix, ends_with, is_a, reading_dtype, refuse_inside
 from terafactor.data.sources.npy import read_header
 from terafactor.errors import DataError
@@ -18,18 +19,24 @@ from terafactor.kernels.gather import check_sparse_rows, fill_sparse_rows
 
 
 class SparseSource(MatrixSource):
-    """A SciPy sparse matrix or array; rows are made dense when they are read as such, never the whole.
+    """A SciPy sparse matrix or array. Only the rows that are read become dense, never the whole matrix.
 
     Parameters
     ----------
     matrix : scipy sparse matrix or array of shape (n_samples, n_features), float32 or float64
-        Converted to compressed rows if it is something else.
+        Converted to compressed rows (CSR) if it has another format.
     absent : float
-        What an entry that is not stored reads as: 0, or NaN where absent means missing.
+        Value of entries that are not stored: 0, or NaN if they are missing.
     name : str
-        What errors call it.
+        Name in error messages.
     allow_nan : bool
-        Whether stored NaN may stand for missing values.
+        Whether stored NaN marks missing values.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> SparseSource(csr_array(np.eye(3))).read(np.array([2])).tolist()
+    [[0.0, 0.0, 1.0]]
     """
 
     in_memory = True
@@ -38,10 +45,10 @@ class SparseSource(MatrixSource):
     def __init__(self, matrix: Any, name: str = "X", *, absent: float = 0.0, allow_nan: bool = False) -> None:
         from scipy.sparse import csr_array
 
-        rows = in_order(csr_array(matrix), name)
+        rows = to_canonical(csr_array(matrix), name)
         found = first_unusable(rows.data[np.newaxis], allow_nan, rows.shape[1])
         if found is not None:
-            fault, advice = described(rows.data[found[1]], MAY_BE_MISSING)
+            fault, advice = describe_unusable(rows.data[found[1]], MAY_BE_MISSING)
             row = int(np.searchsorted(rows.indptr, found[1], side="right")) - 1
             raise DataError(f"{name} contains {fault} at row {row}, column {rows.indices[found[1]]}; {advice}")
         self.matrix = rows
@@ -72,12 +79,12 @@ class SparseSource(MatrixSource):
 
 
 def share_of_entries(n_stored: int, shape: tuple[int, int], absent: float) -> float:
-    """Return which share of the entries has a value that must be read, those that are absent being zero or not."""
+    """Return the share of the entries that are stored; 1 where absent entries are missing, not zero."""
     return n_stored / max(math.prod(shape), 1) if absent == 0 else 1.0
 
 
 def dense_rows(matrix: Any, rows: Indices, columns: Indices | None, absent: float) -> Array:
-    """Return rows and columns (None: all) of compressed rows in order, (b, s), with ``absent`` where nothing is."""
+    """Return rows and columns (None: all) of a canonical CSR matrix as an array (b, s), ``absent`` elsewhere."""
     chosen = np.arange(matrix.shape[1]) if columns is None else columns
     check_indices(chosen, matrix.shape[1], "columns")
     order = None if columns is None or np.all(np.diff(columns) > 0) else np.argsort(columns, kind="stable")
@@ -87,30 +94,30 @@ def dense_rows(matrix: Any, rows: Indices, columns: Indices | None, absent: floa
     return values if order is None else np.take(values, np.argsort(order, kind="stable"), axis=1)
 
 
-def in_order(matrix: Any, name: str = "the sparse matrix") -> Any:
-    """Return compressed rows with ascending columns, entries of the same place added up; a copy if that changes it.
+def to_canonical(matrix: Any, name: str = "the sparse matrix") -> Any:
+    """Return a CSR matrix with ascending columns and duplicates summed; copies the matrix if that changes it.
 
-    The flags of the matrix are not trusted: they are wrong where its arrays were changed after they were set.
+    Checks the arrays rather than the flags of the matrix, which are wrong if its arrays were changed later.
     """
     if check_compressed(matrix, name):
         return matrix
     from scipy.sparse import csr_array
 
-    fresh = csr_array((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape, copy=True)
-    fresh.sum_duplicates()
-    return fresh
+    copy = csr_array((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape, copy=True)
+    copy.sum_duplicates()
+    return copy
 
 
 def check_sparse(matrix: Any, name: str) -> None:
-    """Refuse a sparse matrix that SciPy itself would crash on when it converts it."""
+    """Refuse an invalid sparse matrix, on which SciPy's conversions would crash."""
     if matrix.format in ("csr", "csc"):
         check_compressed(matrix, name)
 
 
 def check_compressed(matrix: Any, name: str) -> bool:
-    """Refuse compressed rows or columns that lead outside their arrays, where compiled code would read anything.
+    """Refuse a CSR or CSC matrix whose indices point outside its arrays, where compiled code would crash.
 
-    Returns whether the entries of each row (column) ascend strictly.
+    Returns whether the indices ascend strictly within each row (column).
     """
     n_outer, n_inner = matrix.shape if matrix.format == "csr" else matrix.shape[::-1]
     starts, indices, n_stored = np.asarray(matrix.indptr), np.asarray(matrix.indices), len(matrix.data)
@@ -128,32 +135,34 @@ def check_compressed(matrix: Any, name: str) -> bool:
 
 
 def open_sparse(matrix: Any, name: str = "the sparse matrix") -> SparseSource:
-    """Return the rows of a SciPy sparse matrix; NaN in it is refused when it is read, unless it stands for missing."""
+    """Return a source of a SciPy sparse matrix. Reading NaN is an error unless it marks missing values."""
     check_matrix(matrix.shape, name)
     check_sparse(matrix, name)
     return SparseSource(matrix.astype(reading_dtype(matrix.dtype, name), copy=False), name, allow_nan=True)
 
 
 def open_npz(path: Path, inside: str | None = None) -> MatrixSource:
-    """Return the rows of a file written by ``scipy.sparse.save_npz``, loaded whole: it may be compressed."""
+    """Return a source of a file written by ``scipy.sparse.save_npz``, loaded whole, as it may be compressed."""
     refuse_inside(path, inside)
     from scipy.sparse import load_npz
 
     try:
         _check_members(path)
         matrix = load_npz(path)
-        if hasattr(matrix, "check_format"):  # a compressed form, whose indices nothing else has looked at
+        check_size(8 * (matrix.shape[0] + 1), str(path), max_bytes())  # starts of the rows, also if it has few entries
+        if hasattr(matrix, "check_format"):  # CSR, CSC and BSR
             matrix.check_format(full_check=True)
         return open_sparse(matrix, str(path))
     except DataError:
         raise
     except (ValueError, KeyError, OSError, EOFError, NotImplementedError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path} is no sparse matrix written by scipy.sparse.save_npz: {error}") from error
+        raise DataError(f"{path} is not a sparse matrix written by scipy.sparse.save_npz: {error}") from error
 
 
 def _check_members(path: Path) -> None:
-    """Refuse arrays of Python objects, that claim more than the file holds, or of no sparse matrix, before loading."""
+    """Refuse, before loading, Python objects, arrays larger than the file holds, and archives of other arrays."""
     with zipfile.ZipFile(path) as archive:
+        check_size(sum(member.file_size for member in archive.infolist()), str(path), max_bytes())
         for member in archive.infolist():
             name = f"{member.filename} in {path}"
             with archive.open(member) as file:
@@ -164,16 +173,16 @@ def _check_members(path: Path) -> None:
         names = [name.removesuffix(".npy") for name in archive.namelist()]
     if "format" not in names:
         raise DataError(
-            f"{path} is no sparse matrix written by scipy.sparse.save_npz, but an archive of arrays "
-            f"({', '.join(names)}): write one of them to a file of its own with np.save"
+            f"{path} is not a sparse matrix written by scipy.sparse.save_npz, but an archive of arrays "
+            f"({', '.join(names)}): write one of them to its own file with np.save"
         )
 
 
 FORMAT = Format(
     name="sparse",
-    understands="SciPy sparse matrices, .npz files written by scipy.sparse.save_npz",
+    description="SciPy sparse matrices, .npz files written by scipy.sparse.save_npz",
     is_path=ends_with(".npz"),
     open_path=open_npz,
-    is_object=lambda thing: is_a(thing, "scipy", "sparray", "spmatrix"),
+    is_object=lambda data: is_a(data, "scipy", "sparray", "spmatrix"),
     open_object=open_sparse,
 )

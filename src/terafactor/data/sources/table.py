@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import json
 import re
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from pathlib import Path
@@ -15,63 +15,70 @@ import numpy as np
 
 from terafactor._typing import Array
 from terafactor.data.source import MatrixSource
-from terafactor.data.sources.array import ArraySource
+from terafactor.data.sources.array import ArraySource, as_numeric
 from terafactor.data.sources.chunked import ChunkedSource
 from terafactor.data.sources.formats import Format, check_matrix, ends_with, is_a, reading_dtype, refuse_inside, require
 from terafactor.errors import DataError
 
-ROWS_TOGETHER = 1024
-"""Rows of a table read together: a file of columns gives up single rows at a high price."""
+BLOCK_ROWS = 1024
+"""Rows of a table that are read together: reading single rows of a columnar file is expensive."""
 
 NUMBERS = {
     "Boolean": "bool",
     **{name: name.lower() for name in ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")},
     **{name: name.lower() for name in ("Float16", "Float32", "Float64")},
 }
-"""Types of columns that are numbers, and what NumPy calls them."""
+"""Numeric column types of polars, and their NumPy names."""
 
 ARROW_SUFFIXES = (".arrow", ".feather", ".ipc")
 
-INDEX = re.compile(r"__index_level_\d+__")
-"""What pandas calls the column of an index without a name."""
+MAX_LISTED = 10
+"""Columns that an error lists."""
+
+UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
+"""Name that pandas gives the stored column of an unnamed index."""
 
 
 class TableSource(ChunkedSource):
-    """A Parquet or Arrow file, each column a feature; only the columns asked for are read.
+    """A Parquet or Arrow file, each column a feature; only the columns that are needed are read.
 
     Parameters
     ----------
     path : Path
     columns : sequence of str, optional
-        Which columns, in this order; by default all of them but the index of a pandas frame.
-    drop : sequence of str
-        Columns to leave out.
+        Columns to read, in this order; by default all except the index of a pandas frame.
+    drop : sequence of str, optional
+        Columns to skip.
     """
 
     def __init__(self, path: Path, columns: Sequence[str] | None = None, drop: Sequence[str] | None = None) -> None:
         polars = require("polars", extra="tables", purpose=f"reading {path}")
         self.name = str(path)
         try:
-            scan = polars.scan_ipc if path.name.endswith(ARROW_SUFFIXES) else polars.scan_parquet
-            self._table = scan(glob.escape(str(path)))  # polars would take t[1].parquet for a pattern
+            scan = polars.scan_ipc if path.name.lower().endswith(ARROW_SUFFIXES) else polars.scan_parquet
+            self._table = scan(glob.escape(str(path)))  # otherwise polars treats t[1].parquet as a pattern
             schema = self._table.collect_schema()
             n_rows = self._table.select(polars.len()).collect().item()
             index = _stored_index(polars, path)
         except (polars.exceptions.PolarsError, OSError) as error:
             raise DataError(f"{path} cannot be read as a table: {error}") from error
-        self.columns = _check_columns(schema, columns, self.name, index, drop)
+        self.columns = _select_columns(schema, columns, self.name, index, drop)
         self.shape = check_matrix((n_rows, len(self.columns)), self.name)
         self.dtype = _common_dtype([schema[column] for column in self.columns], self.name)
-        self.chunk = (min(ROWS_TOGETHER, n_rows), 1)
+        self.chunk = (min(BLOCK_ROWS, n_rows), 1)
         self.feature_names = self.columns
         self._path = path
+        self._errors = (polars.exceptions.PolarsError, polars.exceptions.PanicException)
 
-    def in_order(self, names: Sequence[str]) -> MatrixSource:
+    def reorder_features(self, names: Sequence[str]) -> MatrixSource:
         return type(self)(self._path, names)
 
-    def box(self, rows: slice, columns: slice) -> Array:
+    def read_rectangle(self, rows: slice, columns: slice) -> Array:
         part = self._table.slice(rows.start, rows.stop - rows.start).select(self.columns[columns])
-        return np.asarray(part.collect().to_numpy(), self.dtype)
+        try:
+            return np.asarray(part.collect().to_numpy(), self.dtype)
+        except self._errors as error:
+            raise DataError(f"{self.name} cannot be read any more: {error}; restore it") from error
 
 
 class FrameSource(ArraySource):
@@ -81,13 +88,13 @@ class FrameSource(ArraySource):
     ----------
     frame : polars.DataFrame
     name : str
-        What errors call it.
+        Name in error messages.
     columns : sequence of str, optional
-        Which columns, in this order; by default all of them but ``index``.
+        Columns to read, in this order; by default all except ``index``.
     index : collection of str
-        Columns that pandas says are an index.
-    drop : sequence of str
-        Columns to leave out.
+        Columns that the pandas metadata declare an index.
+    drop : sequence of str, optional
+        Columns to skip.
     """
 
     def __init__(
@@ -99,16 +106,16 @@ class FrameSource(ArraySource):
         drop: Sequence[str] | None = None,
     ) -> None:
         check_matrix(frame.shape, name)
-        names = _check_columns(frame.schema, columns, name, index, drop)
+        names = _select_columns(frame.schema, columns, name, index, drop)
         dtype = _common_dtype([frame.schema[column] for column in names], name)
         super().__init__(np.ascontiguousarray(frame.select(names).to_numpy(), dtype), name, allow_nan=True)
         self.feature_names = names
 
-    def in_order(self, names: Sequence[str]) -> MatrixSource:
-        moved = copy(self)
-        moved.array = self.array[:, [(self.feature_names or []).index(name) for name in names]]
-        moved.feature_names = list(names)
-        return moved
+    def reorder_features(self, names: Sequence[str]) -> MatrixSource:
+        reordered = copy(self)
+        reordered.array = self.array[:, [(self.feature_names or []).index(name) for name in names]]
+        reordered.feature_names = list(names)
+        return reordered
 
 
 def open_table(
@@ -122,7 +129,7 @@ def open_table(
 def open_frame(frame: Any, *, columns: Sequence[str] | None = None, drop: Sequence[str] | None = None) -> MatrixSource:
     """Return the columns of a data frame or table in memory as features.
 
-    Missing entries are NaN, refused when they are read unless they stand for missing.
+    Missing entries are NaN, which is an error when read unless it marks missing values.
     """
     polars = require("polars", extra="tables", purpose=f"reading a {type(frame).__name__}")
     name, index = f"the {type(frame).__name__}", frozenset[str]()
@@ -134,26 +141,49 @@ def open_frame(frame: Any, *, columns: Sequence[str] | None = None, drop: Sequen
     return FrameSource(frame, name, columns, index, drop)
 
 
-def at_hand(thing: Any) -> Any:
-    """Return what validation takes: a lazy frame computed, an Arrow table without an index of pandas, NaN for pd.NA.
+def prepare_for_validation(data: Any, name: str = "X") -> Any:
+    """Return data in memory in a form that scikit-learn validates; refuse what is not a matrix of numbers, by name.
 
-    A frame of pandas stays sparse where all it leaves out are zeros; anything else is returned as it is.
+    Collects a lazy frame, drops the pandas index of an Arrow table, and replaces pd.NA by NaN. A pandas frame whose
+    columns are all sparse with fill value 0 stays sparse.
     """
-    if is_a(thing, "polars", "LazyFrame"):
-        return thing.collect()
-    if is_a(thing, "pandas", "DataFrame"):
-        sparse = all(_is_sparse(dtype) and dtype.fill_value == 0 for dtype in thing.dtypes)
-        return thing if sparse else _without_na(_dense(thing))
-    if type(thing) is np.ndarray and thing.dtype == object and "pandas" in sys.modules:
-        return np.where(sys.modules["pandas"].isna(thing), np.nan, thing)
-    if is_a(thing, "pyarrow", "Table"):
-        index = _index_columns(thing.schema.pandas_metadata or {})
-        return thing.select([name for name in thing.column_names if not _is_index(name, index)])
-    return thing
+    if is_a(data, "polars", "LazyFrame"):
+        data = data.collect()
+    if is_a(data, "polars", "DataFrame"):
+        refuse_text({key: kind for key, kind in data.schema.items() if not _may_be_numeric(str(kind))}, name)
+        return data
+    if is_a(data, "pandas", "DataFrame"):
+        sparse = all(_is_sparse(dtype) and dtype.fill_value == 0 for dtype in data.dtypes)
+        data = data if sparse else _without_na(_dense(data))
+        columns = ((key, data.iloc[:, place]) for place, key in enumerate(data.columns))
+        refuse_text({key: column.dtype for key, column in columns if not _is_numeric(column)}, name)
+        return data
+    if is_a(data, "pyarrow", "Table"):
+        index = _index_columns(data.schema.pandas_metadata or {})
+        data = data.select([column for column in data.column_names if not _is_index(column, index)])
+        refuse_text({field.name: field.type for field in data.schema if not _may_be_numeric(str(field.type))}, name)
+        return data
+    return as_numeric(data, name)
+
+
+def _may_be_numeric(kind: str) -> bool:
+    """Return whether a type of polars or Arrow, by its name, can be converted to numbers."""
+    return kind.lower().startswith(("int", "uint", "float", "half", "double", "decimal", "bool", "null"))
+
+
+def _is_numeric(column: Any) -> bool:
+    """Return whether a column of pandas can be converted to numbers."""
+    if column.dtype != object:
+        return column.dtype.kind in "fiubc"
+    try:
+        column.astype(float)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _dense(frame: Any) -> Any:
-    """Return a frame of pandas whose sparse columns are dense, what they leave out filled in."""
+    """Return a pandas frame with its sparse columns made dense."""
     stored = {name: dtype.subtype for name, dtype in frame.dtypes.items() if _is_sparse(dtype)}
     return frame.astype(stored) if stored else frame
 
@@ -163,67 +193,79 @@ def _is_sparse(dtype: Any) -> bool:
 
 
 def _without_na(frame: Any) -> Any:
-    """Return a frame of pandas with NaN for pd.NA among objects, which no conversion to numbers takes."""
+    """Return a pandas frame with NaN in place of pd.NA in object columns, which cannot be converted to numbers."""
     return frame.mask(frame.isna(), np.nan) if object in frame.dtypes.tolist() else frame
 
 
 def _stored_index(polars: Any, path: Path) -> frozenset[str]:
-    """Return the columns of a file that hold the index of a pandas frame; an Arrow file tells by their names only."""
-    if path.name.endswith(ARROW_SUFFIXES) or not hasattr(polars, "read_parquet_metadata"):  # older versions
+    """Return the columns of a Parquet file that hold the index of a pandas frame; Arrow metadata are not read."""
+    if path.name.lower().endswith(ARROW_SUFFIXES) or not hasattr(polars, "read_parquet_metadata"):  # older versions
         return frozenset()
     return _index_columns(json.loads(polars.read_parquet_metadata(path).get("pandas", "{}")))
 
 
 def _index_columns(pandas_metadata: Mapping[str, Any]) -> frozenset[str]:
-    """Return the columns that pandas says are its index; one that just counts the rows is not stored as a column."""
+    """Return the columns that the pandas metadata declare an index; a RangeIndex is not stored as a column."""
     return frozenset(column for column in pandas_metadata.get("index_columns", ()) if isinstance(column, str))
 
 
-def _is_index(column: str, told: Collection[str]) -> bool:
-    """Whether a column is an index of pandas: its metadata ``told`` so, or its name does."""
-    return column in told or INDEX.fullmatch(column) is not None
+def _is_index(column: str, declared: Collection[str]) -> bool:
+    """Return whether a column is a pandas index: ``declared`` by the metadata, or recognized by its name."""
+    return column in declared or UNNAMED_INDEX.fullmatch(column) is not None
 
 
-def _check_columns(
+def _select_columns(
     schema: Any,
     columns: Sequence[str] | None,
     name: str,
     index: Collection[str] = frozenset(),
     drop: Sequence[str] | None = None,
 ) -> list[str]:
-    """Return ``columns``, by default all but an index, without those in ``drop``; raise if any is not usable."""
-    features = [column for column in schema if not _is_index(column, index)]
-    chosen, dropped = features if columns is None else list(columns), list(drop or ())
-    missing = [column for column in (*chosen, *dropped) if column not in schema]
-    if missing:
-        raise DataError(f"{name} has no column {missing[0]!r}; it has {', '.join(list(schema)[:20])}")
+    """Return ``columns``, by default all except an index, without ``drop``; refuse unknown and non-numeric ones."""
+    chosen = [column for column in schema if not _is_index(column, index)] if columns is None else _names(columns)
+    dropped = [] if drop is None else _names(drop)
+    unknown = [column for column in (*chosen, *dropped) if column not in schema]
+    if unknown:
+        raise DataError(f"{name} has no column {unknown[0]!r}; it has {', '.join(list(schema)[:20])}")
     chosen = [column for column in chosen if column not in dropped]
     if not chosen:
         raise DataError(f"no column of {name} is left: select at least one")
-    words = [column for column in chosen if str(schema[column]) not in NUMBERS]
-    if words:
-        raise DataError(
-            f"column {words[0]!r} of {name} holds {schema[words[0]]}, which is no number: leave it out with "
-            f"open_source(..., drop={words!r}) (--drop {','.join(words)}), or select others with columns= (--columns)"
-        )
+    refuse_text({column: schema[column] for column in chosen if str(schema[column]) not in NUMBERS}, name)
     return chosen
 
 
+def _names(columns: Sequence[str]) -> list[str]:
+    return [columns] if isinstance(columns, str) else list(columns)
+
+
+def refuse_text(types: Mapping[str, Any], name: str) -> None:
+    """Refuse columns that do not hold numbers, if there are any. types: their types by name."""
+    if not types:
+        return
+    listed = ", ".join(f"{column!r} ({kind})" for column, kind in itertools.islice(types.items(), MAX_LISTED))
+    more = f" and {len(types) - MAX_LISTED} more" if len(types) > MAX_LISTED else ""
+    noun, verb = ("column", "is not a number") if len(types) == 1 else ("columns", "are not numbers")
+    raise DataError(
+        f"{noun} {listed}{more} of {name} {verb}: skip with open_source(..., drop={list(types)!r}) "
+        f"(--drop {','.join(map(str, types))}), or select others with columns= (--columns)"
+    )
+
+
 def _common_dtype(types: Sequence[Any], name: str) -> np.dtype[np.floating]:
-    """Return float32 when all columns fit it exactly."""
+    """Return float32 if it represents all columns exactly, float64 otherwise."""
     read_as = [reading_dtype(NUMBERS[str(kind)], name) for kind in set(types)]
     return max(read_as, key=lambda dtype: dtype.itemsize)
 
 
 FORMAT = Format(
     name="table",
-    understands=".parquet, .arrow, .feather files of numbers, data frames of polars, pandas and Arrow tables",
+    description=".parquet, .arrow, .feather files of numbers, data frames of polars, pandas and Arrow tables",
     is_path=ends_with(".parquet", ".pq", *ARROW_SUFFIXES),
     open_path=open_table,
-    is_object=lambda thing: (
-        is_a(thing, "polars", "DataFrame", "LazyFrame")
-        or is_a(thing, "pyarrow", "Table")
-        or is_a(thing, "pandas", "DataFrame")
+    is_object=lambda data: (
+        is_a(data, "polars", "DataFrame", "LazyFrame")
+        or is_a(data, "pyarrow", "Table")
+        or is_a(data, "pandas", "DataFrame")
     ),
     open_object=open_frame,
 )

@@ -1,62 +1,99 @@
-"""Text files of numbers, a row per line."""
+"""Text files of numbers, one row per line."""
 
 from __future__ import annotations
 
 import gzip
 import re
+import warnings
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from terafactor._memory import check_size, max_bytes
 from terafactor.data.source import MatrixSource
 from terafactor.data.sources.formats import Format, ends_with, refuse_inside, require
 from terafactor.data.sources.table import FrameSource
-from terafactor.errors import DataError
+from terafactor.errors import DataError, FitWarning
 
 SEPARATORS = ",;\t|"
-"""What may stand between two numbers."""
+"""Characters that may separate two numbers."""
 
-BLANK = re.compile(rb"\n[ \r\n]*\n")
-"""Lines with nothing on them, from the end of the line before them to their own; tabs part missing numbers."""
+BLANK_LINES = re.compile(rb"\n[ \r\n]*\n")
+"""Blank lines, with the line break before them. Lines of tabs are not blank: tabs separate missing numbers."""
+
+PIECE_BYTES = 2**24
+"""Bytes read at a time."""
+
+MEMORY_PER_BYTE = 4
+"""Memory that loading text takes, at least, per byte: the text, copies of it and the numbers."""
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null")
-"""What stands for a number that is missing."""
+"""Fields that mark a missing number."""
 
 
 def open_text(
     path: Path, inside: str | None = None, *, columns: Sequence[str] | None = None, drop: Sequence[str] | None = None
 ) -> MatrixSource:
-    """Return the columns of a text file as features, loaded whole: where a row begins, only reading all tells.
+    """Return the columns of a text file as features, loaded whole, since the starts of rows are unknown.
 
-    The first line names them unless all of it are numbers. Missing entries are NaN, refused when they are read unless
-    they stand for missing.
+    The first line names the columns unless it holds only numbers; 0, 1, 2, ... are names. An unnamed first column is an
+    index, and skipped unless ``columns`` selects it. Missing entries are NaN, which is an error when read unless it
+    marks missing values.
     """
     refuse_inside(path, inside)
     polars = require("polars", extra="tables", purpose=f"reading {path}")
     try:
-        stored = path.read_bytes()
-        content = _without_blank_lines(gzip.decompress(stored) if path.suffix == ".gz" else stored)
+        content = _without_blank_lines(_read_bounded(path))
         first = content.partition(b"\n")[0].decode("utf-8-sig").rstrip("\r")
         separator = max(SEPARATORS, key=first.count)
-        named = not all(map(_is_number, first.split(separator)))
+        fields = [field.strip().strip('"') for field in first.split(separator)]
+        numbered = _are_default_names(fields)
+        named = numbered or not all(map(_is_number, fields))
         frame = polars.read_csv(
             content, separator=separator, has_header=named, infer_schema_length=None, null_values=list(MISSING)
         )
     except (polars.exceptions.PolarsError, OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read as lines of numbers in UTF-8: {error}") from error
-    source = FrameSource(frame, str(path), columns, drop=drop)
+    if numbered and columns is None:
+        warnings.warn(f"the first line of {path}, 0, 1, 2, ..., is read as column names", FitWarning, stacklevel=2)
+    index = {""} if named and frame.columns[0] == "" and len(frame.columns) > 1 else set[str]()
+    if index and columns is None and "" not in (drop or ()):
+        example = f"columns={['', *frame.columns[1:3]]!r}".replace("]", ", ...]")
+        warnings.warn(
+            f"the first column of {path} has no name: it is skipped as an index; to keep it, name it in the file, or "
+            f"select it with open_source(..., {example})",
+            FitWarning,
+            stacklevel=2,
+        )
+    source = FrameSource(frame, str(path), columns, index, drop)
     if not named:
         source.feature_names = None
     return source
 
 
+def _are_default_names(fields: list[str]) -> bool:
+    """Return whether fields are the default column names of pandas, 0, 1, 2, ..., after an unnamed index or not."""
+    has_index = fields[0] == ""
+    names = fields[has_index:]
+    return names == [str(number) for number in range(len(names))] and len(fields) >= 3
+
+
+def _read_bounded(path: Path) -> bytes:
+    """Return the content of a file, decompressed; refuse it as soon as it exceeds the limit on memory."""
+    limit, content = max_bytes(), bytearray()
+    with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+        while piece := file.read(PIECE_BYTES):
+            content += piece
+            check_size(MEMORY_PER_BYTE * len(content), str(path), limit)
+    return bytes(content)
+
+
 def _without_blank_lines(content: bytes) -> bytes:
-    """Return the content of a file but for lines with nothing on them."""
-    return BLANK.sub(b"\n", b"\n" + content + b"\n")[1:]
+    """Return the content of a file without blank lines."""
+    return BLANK_LINES.sub(b"\n", b"\n" + content + b"\n")[1:]
 
 
 def _is_number(field: str) -> bool:
-    field = field.strip().strip('"')
     try:
         float(field)
     except ValueError:
@@ -66,7 +103,7 @@ def _is_number(field: str) -> bool:
 
 FORMAT = Format(
     name="text",
-    understands=".csv and .tsv files of numbers, .gz or not",
+    description=".csv and .tsv files of numbers, .gz or not",
     is_path=ends_with(".csv", ".tsv", ".csv.gz", ".tsv.gz"),
     open_path=open_text,
 )

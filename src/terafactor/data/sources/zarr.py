@@ -1,48 +1,68 @@
-"""Zarr arrays, version 2 and 3."""
+"""Zarr arrays, versions 2 and 3."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from terafactor._memory import check_size, max_bytes
 from terafactor._typing import Array
 from terafactor.data.source import MatrixSource
 from terafactor.data.sources.chunked import ChunkedSource
 from terafactor.data.sources.formats import Format, check_matrix, is_a, reading_dtype
 from terafactor.errors import DataError
 
-MARKS = ("zarr.json", ".zarray", ".zgroup")
-"""Files that say that a folder is an array or a group."""
+METADATA_FILES = ("zarr.json", ".zarray", ".zgroup")
+"""Files that mark a folder as an array or a group."""
+
+CODECS = frozenset({
+    "bytes", "transpose", "sharding_indexed", "blosc", "zstd", "gzip", "zlib", "bz2", "lzma", "lz4", "zfpy", "pcodec",
+    "crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3",
+    "shuffle", "delta", "fixedscaleoffset", "quantize", "bitround", "astype", "packbits",
+})  # fmt: skip
+"""Codecs of arrays that are read. Others may run code from the file, as pickle does."""
 
 
 class ZarrSource(ChunkedSource):
-    """A Zarr array of two dimensions.
+    """A two-dimensional Zarr array.
 
-    A chunk that is missing reads as the array's fill value, as Zarr defines it: writers leave such chunks out. The
-    packed store (:func:`terafactor.pack`) holds every chunk, and refuses when one is gone.
+    A missing chunk reads as the array's fill value, as Zarr defines it: writers omit such chunks. The packed store
+    (:func:`terafactor.pack`) holds every chunk and refuses a missing one.
 
     Parameters
     ----------
     array : zarr.Array
     name : str
-        What errors call it.
+        Name in error messages.
     """
 
     def __init__(self, array: Any, name: str) -> None:
+        for codec in _codecs(array.metadata.to_dict()):
+            if codec.removeprefix("numcodecs.") not in CODECS:
+                raise DataError(
+                    f"{name} uses the codec {codec!r}, which is not among those known to be safe "
+                    f"({', '.join(sorted(CODECS))}): write the array with one of these"
+                )
         self.name = name
         self.shape = check_matrix(array.shape, name)
         self.dtype = reading_dtype(array.dtype, name)
         self.chunk = array.chunks
+        check_size(math.prod(self.chunk) * self.dtype.itemsize, f"a chunk of {name}", max_bytes())
         self._array = array
 
-    def box(self, rows: slice, columns: slice) -> Array:
-        return np.asarray(self._array[rows, columns])
+    def read_rectangle(self, rows: slice, columns: slice) -> Array:
+        try:
+            return np.asarray(self._array[rows, columns])
+        except (ValueError, RuntimeError) as error:
+            raise DataError(f"{self.name} cannot be read: {error}; restore it or write it again") from error
 
 
 def open_zarr(path: Path, inside: str | None = None) -> MatrixSource:
-    """Return the array at ``path``, or the one called ``inside`` in the group there."""
+    """Return the array at ``path``, or the one named ``inside`` in the group there."""
     import zarr
 
     try:
@@ -50,31 +70,41 @@ def open_zarr(path: Path, inside: str | None = None) -> MatrixSource:
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"{path} cannot be opened as Zarr: {error or type(error).__name__}") from error
     if isinstance(node, zarr.Group):
-        raise _of_group(node, path, f"{path}::name")
+        raise _group_error(node, path, f"{path}::name")
     return ZarrSource(node, f"{path}::{inside}" if inside else str(path))
 
 
 def open_node(node: Any) -> MatrixSource:
-    """Return an array that was opened; of a group, one must be named."""
+    """Return an open array; a group is refused with the names of its arrays."""
     if is_a(node, "zarr", "Group"):
-        raise _of_group(node, node.store_path, "group['name']")
+        raise _group_error(node, node.store_path, "group['name']")
     return ZarrSource(node, str(node.store_path))
 
 
-def _of_group(group: Any, name: Any, example: str) -> DataError:
+def _codecs(metadata: dict[str, Any]) -> Iterator[str]:
+    """Yield the names of all codecs in the metadata of an array, version 2 or 3, or in the configuration of one."""
+    listed = [metadata.get("compressor"), *(metadata.get("filters") or ())]
+    listed += [*(metadata.get("codecs") or ()), *(metadata.get("index_codecs") or ())]
+    for codec in listed:
+        if codec is not None:
+            yield str(codec["id"] if "id" in codec else codec["name"])
+            yield from _codecs(codec.get("configuration") or {})
+
+
+def _group_error(group: Any, name: Any, example: str) -> DataError:
     names = sorted(name for name, _ in group.arrays())
     return DataError(f"{name} is a group that holds {', '.join(names) or 'no array'}: name one, as in {example}")
 
 
 def _is_zarr(path: Path) -> bool:
-    return path.is_dir() and any((path / mark).is_file() for mark in MARKS)
+    return path.is_dir() and any((path / name).is_file() for name in METADATA_FILES)
 
 
 FORMAT = Format(
     name="zarr",
-    understands="Zarr arrays, version 2 or 3 (group.zarr::name of an array)",
+    description="Zarr arrays, version 2 or 3 (group.zarr::name of an array)",
     is_path=_is_zarr,
     open_path=open_zarr,
-    is_object=lambda thing: is_a(thing, "zarr", "Array", "Group"),
+    is_object=lambda data: is_a(data, "zarr", "Array", "Group"),
     open_object=open_node,
 )

@@ -1,4 +1,4 @@
-"""Several matrices below each other."""
+"""Several matrices stacked vertically."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from terafactor.errors import DataError
 
 
 class JoinedSource(MatrixSource):
-    """The rows of several sources, one after the other; the records of each stay records.
+    """The rows of several sources, one after another; the records of each stay records.
 
     Parameters
     ----------
     sources : sequence of MatrixSource
-        All with the same features and the same dtype. Features that have names are read by name, in the order of the
-        first source that has them.
+        All with the same features and dtype. Features with names are matched by name, in the order of the first source
+        that has names.
 
     Examples
     --------
@@ -34,7 +34,7 @@ class JoinedSource(MatrixSource):
         self.sources = [source if named is None else _by_name(source, named) for source in sources]
         first = self.sources[0]
         for source in self.sources[1:]:
-            _check_alike(source, first)
+            _check_compatible(source, first)
         self._starts = np.cumsum([0, *(source.shape[0] for source in self.sources)])
         self._parts = [
             (number, record) for number, source in enumerate(self.sources) for record in range(len(source.records))
@@ -90,9 +90,9 @@ class JoinedSource(MatrixSource):
     def absent_as_missing(self) -> Self:
         return type(self)([source.absent_as_missing() for source in self.sources])
 
-    def in_order(self, names: Sequence[str]) -> JoinedSource:
+    def reorder_features(self, names: Sequence[str]) -> JoinedSource:
         return type(self)(
-            [source if source.feature_names is None else source.in_order(names) for source in self.sources]
+            [source if source.feature_names is None else source.reorder_features(names) for source in self.sources]
         )
 
     def row_blocks(self, record: int) -> Sequence[range] | None:
@@ -129,7 +129,7 @@ class JoinedSource(MatrixSource):
         return vstack(parts, format="csr")[np.argsort(places, kind="stable")]
 
     def _stored_share(self) -> float:
-        """Return the share of all; with a source that stores every entry, none is left out of any."""
+        """Return the share of stored entries; 1 if any source is dense."""
         shares = [source.stored_share for source in self.sources]
         heights = [source.shape[0] for source in self.sources]
         return 1.0 if max(shares) == 1 else float(np.average(shares, weights=heights))
@@ -146,53 +146,53 @@ def _shifted(rows: range, start: int) -> range:
 
 
 def _by_name(source: MatrixSource, first: MatrixSource) -> MatrixSource:
-    """Return a source with its features in the order of the first; without names, the order is all there is."""
+    """Return a source with its features in the order of the first; features without names keep their order."""
     names, needed = source.feature_names, first.feature_names
     if names is None or needed is None or list(names) == list(needed):
         return source
     _check_names(source, first)
     _check_names(first, source)
-    return source.in_order(needed)
+    return source.reorder_features(needed)
 
 
 def _check_names(source: MatrixSource, other: MatrixSource) -> None:
     """Refuse a source that lacks a feature of another."""
     known = set(source.feature_names or ())
-    lacking = next((name for name in other.feature_names or () if name not in known), None)
-    if lacking is not None:
+    absent = next((name for name in other.feature_names or () if name not in known), None)
+    if absent is not None:
         raise DataError(
-            f"{source.record_name(0)} has no feature {lacking!r}, which {other.record_name(0)} has: matrices that are "
-            "read as one need the same features; choose those of all, as in open_source(files, columns=[...])"
+            f"{source.record_name(0)} has no feature {absent!r}, which {other.record_name(0)} has: matrices that are "
+            "joined need the same features; choose common ones, as in open_source(files, columns=[...])"
         )
 
 
-def _check_alike(source: MatrixSource, first: MatrixSource) -> None:
+def _check_compatible(source: MatrixSource, first: MatrixSource) -> None:
     one, other = source.record_name(0), first.record_name(0)
     if source.shape[1] != first.shape[1]:
         raise DataError(
             f"{one} has {source.shape[1]} features, but {other} has {first.shape[1]}: "
-            "matrices that are read as one need the same features"
+            "matrices that are joined need the same features"
         )
     if source.dtype != first.dtype:
         raise DataError(f"{one} is read as {source.dtype}, but {other} as {first.dtype}: convert one of them")
 
 
 def distinct_labels(labels: Sequence[str], names: Sequence[str], owners: Sequence[int]) -> list[str]:
-    """Return labels that tell records of different owners apart: with folders, or else with numbers, where they do not.
+    """Return labels, distinct for records of different files: with folders, or else with numbers, where necessary.
 
-    labels: what records are called without folders; names: with them; owners: numbers of the files that records are of.
+    labels: names of the records without folders; names: with folders; owners: number of the file of each record.
     """
-    if _tell_apart(labels, owners):
+    if _are_distinct(labels, owners):
         return list(labels)
     plain = [name.replace("\\", "/") for name in names]
-    shared = os.path.commonprefix(plain).rfind("/") + 1  # noqa: RUF071, the folders that all share
+    shared = os.path.commonprefix(plain).rfind("/") + 1  # noqa: RUF071, cut at a folder
     inside = [name[shared:] for name in plain]
-    if _tell_apart(inside, owners):
+    if _are_distinct(inside, owners):
         return inside
     return [f"{label} ({owner})" for label, owner in zip(labels, owners, strict=True)]
 
 
-def _tell_apart(labels: Sequence[str], owners: Sequence[int]) -> bool:
-    """Whether no label is of records of two owners."""
+def _are_distinct(labels: Sequence[str], owners: Sequence[int]) -> bool:
+    """Return whether no label is shared by records of different files."""
     last = dict(zip(labels, owners, strict=True))
     return all(last[label] == owner for label, owner in zip(labels, owners, strict=True))

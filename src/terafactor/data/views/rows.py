@@ -1,4 +1,4 @@
-"""Some of the rows of a source, as a source; and the choice of rows to hold out."""
+"""Views of some rows of a source, and random choices of rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from terafactor.data.sources.array import ArraySource
 
 
 class SelectedRows(SourceView):
-    """A view of some rows of a source, in their order. Nothing is read until it is asked for.
+    """A view of some rows of a source.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class SelectedRows(SourceView):
         self._kept = [number for number, rows in enumerate(pairs) if rows]
         self._records = [pairs[number] for number in self._kept]
 
-    def of(self, base: MatrixSource) -> Self:
+    def with_base(self, base: MatrixSource) -> Self:
         return type(self)(base, self.rows)
 
     @property
@@ -79,9 +79,9 @@ class SelectedRows(SourceView):
 
 
 def choose_rows(source: MatrixSource, n_rows: int, seed: int, purpose: Purpose = Purpose.HOLDOUT) -> Indices:
-    """Return about ``n_rows`` rows drawn from (seed), ascending: single ones, or whole blocks where rows come in them.
+    """Return about ``n_rows`` random rows, ascending: single rows, or whole row blocks where the source has them.
 
-    A block that is read together is kept or held out as one, so that neither part reads it in vain.
+    Neither the chosen rows nor the others then read a block in vain.
     """
     random = generator(seed, purpose)
     blocks = [block for record in range(len(source.records)) for block in source.row_blocks(record) or ()]
@@ -99,9 +99,9 @@ def choose_rows(source: MatrixSource, n_rows: int, seed: int, purpose: Purpose =
 
 
 def sample_rows(source: MatrixSource, n_rows: int, seed: int, *, allow_nan: bool) -> MatrixSource:
-    """Return at most ``n_rows`` rows of a source, in memory, drawn from (seed).
+    """Return at most ``n_rows`` random rows of a source, in memory.
 
-    Where records are read as a whole, they come from two of them. Sparse rows stay sparse.
+    They come from two records where records are read whole. Sparse rows stay sparse.
     """
     if source.whole_records:
         rows = choose_records(source, min(2, len(whole_records(source))), seed, Purpose.SAMPLE)
@@ -115,19 +115,19 @@ def sample_rows(source: MatrixSource, n_rows: int, seed: int, *, allow_nan: bool
 
 
 def choose_records(source: MatrixSource, n_records: int, seed: int, purpose: Purpose = Purpose.HOLDOUT) -> Indices:
-    """Return the rows of ``n_records`` whole records drawn from (seed), ascending."""
+    """Return the rows of ``n_records`` random records, ascending."""
     parts = whole_records(source)
     numbers = generator(seed, purpose).permutation(len(parts))[:n_records]
     return np.sort(np.concatenate([np.empty(0, np.int64), *(parts[number] for number in numbers)]))
 
 
 def whole_records(source: MatrixSource) -> list[Indices]:
-    """Return the rows of each record as users know them: a packed store may keep one in several parts of one name."""
+    """Return the rows of each original record: a packed store may split one into several with the same label."""
     labels = map(source.record_label, range(len(source.records)))
     grouped = itertools.groupby(zip(labels, source.records, strict=True), key=lambda pair: pair[0])
     return [np.concatenate([np.asarray(rows, np.int64) for _, rows in group]) for _, group in grouped]
 
 
 def rows_digest(rows: Indices) -> str:
-    """Return what tells one choice of rows from another."""
+    """Return a hash of row numbers."""
     return hashlib.sha256(np.asarray(rows, "<i8").tobytes()).hexdigest()

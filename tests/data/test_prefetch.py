@@ -1,4 +1,4 @@
-"""Reading ahead changes nothing but the time."""
+"""Prefetching changes the timing only."""
 
 import gc
 import sys
@@ -13,7 +13,7 @@ import pytest
 from terafactor import ArraySource, MaskedDictionaryLearning
 from terafactor.data import BatchStream
 from terafactor.data.masks import Masks
-from terafactor.data.prefetch import DEPTH, N_READERS, QUICK, read_ahead
+from terafactor.data.prefetch import DEPTH, N_READERS, QUICK_SECONDS, prefetch
 from terafactor.errors import DataError
 from terafactor.problem import Problem
 from terafactor.solver import SolverOptions, State, fit
@@ -32,36 +32,36 @@ def later(number, delay):
 def test_results_come_in_the_order_of_the_tasks():
     delays = np.random.default_rng(0).exponential(0.003, 40)
     tasks = (partial(later, number, delay) for number, delay in enumerate(delays))
-    assert list(read_ahead(tasks)) == list(range(40))
+    assert list(prefetch(tasks)) == list(range(40))
     assert readers() == []
 
 
-def test_no_more_than_the_depth_is_begun_before_it_is_asked_for():
-    begun = []
-    results = read_ahead([*SLOW, *(partial(begun.append, number) for number in range(100))])
+def test_no_more_tasks_than_the_depth_start_in_advance():
+    started = []
+    results = prefetch([*SLOW, *(partial(started.append, number) for number in range(100))])
     for _ in SLOW:
         next(results)
-    for asked in range(1, 20):
+    for taken in range(1, 20):
         next(results)
         time.sleep(0.002)
-        assert asked <= len(begun) <= asked + DEPTH
+        assert taken <= len(started) <= taken + DEPTH
     results.close()
 
 
-SLOW = [partial(later, None, 2 * QUICK)] * 2
-"""Tasks after which others are handed over."""
+SLOW = [partial(later, None, 2 * QUICK_SECONDS)] * 2
+"""Tasks after which others run in threads."""
 
 
 def test_tasks_run_at_the_same_time():
     barrier = threading.Barrier(N_READERS, timeout=10)
-    assert len(list(read_ahead([*SLOW, *[barrier.wait] * N_READERS]))) == 2 + N_READERS
+    assert len(list(prefetch([*SLOW, *[barrier.wait] * N_READERS]))) == 2 + N_READERS
 
 
-def test_quick_tasks_are_done_here(monkeypatch):
+def test_quick_tasks_run_in_the_calling_thread(monkeypatch):
     with monkeypatch.context() as stopped:
-        stopped.setattr(sys.modules[read_ahead.__module__], "time", SimpleNamespace(perf_counter=lambda: 0.0))
-        assert set(read_ahead([threading.get_ident] * 20)) == {threading.get_ident()}
-    others = list(read_ahead([*SLOW, *[threading.get_ident] * 20]))[2:]
+        stopped.setattr(sys.modules[prefetch.__module__], "time", SimpleNamespace(perf_counter=lambda: 0.0))
+        assert set(prefetch([threading.get_ident] * 20)) == {threading.get_ident()}
+    others = list(prefetch([*SLOW, *[threading.get_ident] * 20]))[2:]
     assert threading.get_ident() not in others
 
 
@@ -72,7 +72,7 @@ def test_an_error_comes_at_its_place(before):
             raise DataError("the third is bad")
         return number
 
-    results = read_ahead([*before, *(partial(task, number) for number in range(10))])
+    results = prefetch([*before, *(partial(task, number) for number in range(10))])
     assert [next(results) for _ in range(3 + len(before))][len(before) :] == [0, 1, 2]
     with pytest.raises(DataError, match="third"):
         next(results)
@@ -80,15 +80,15 @@ def test_an_error_comes_at_its_place(before):
 
 
 def test_nothing_is_left_when_it_is_closed_early():
-    begun = []
-    results = read_ahead([*SLOW, *(partial(begun.append, number) for number in range(1000))])
+    started = []
+    results = prefetch([*SLOW, *(partial(started.append, number) for number in range(1000))])
     for _ in range(3):
         next(results)
     results.close()
     assert readers() == []
-    n_begun = len(begun)
+    n_started = len(started)
     time.sleep(0.01)
-    assert len(begun) == n_begun <= 1 + DEPTH
+    assert len(started) == n_started <= 1 + DEPTH
 
 
 class SlowSource(CountingSource):
@@ -103,7 +103,7 @@ class SlowSource(CountingSource):
 
     def read(self, rows, columns=None):
         with self._lock:
-            delay = QUICK + self._random.exponential(0.001)
+            delay = QUICK_SECONDS + self._random.exponential(0.001)
             self.readers.add(threading.current_thread().name)
         time.sleep(delay)
         if self.bad_row is not None and self.bad_row in rows:
@@ -162,7 +162,7 @@ def test_rows_in_memory_are_copied_ahead_where_there_are_threads(X, n_threads, o
 
 
 def test_large_batches_in_memory_are_not_read_before_they_are_due(X, monkeypatch):
-    monkeypatch.setattr("terafactor.data.stream.MOST_WAITING", 5 * X.shape[1] * X.itemsize - 1)
+    monkeypatch.setattr("terafactor.data.stream.MAX_PREFETCH_BYTES", 5 * X.shape[1] * X.itemsize - 1)
     source = SlowSource(X)
     source.in_memory = True
     MaskedDictionaryLearning(3, batch_size=5, n_threads=2).fit(source)

@@ -1,0 +1,177 @@
+"""Data as people first bring them: tables with an index or with text, and objects that are no matrix."""
+
+import datetime
+import warnings
+
+import numpy as np
+import pytest
+
+from terafactor import MaskedDictionaryLearning, open_source
+from terafactor.errors import DataError, DataTypeError, FitWarning, ParameterError
+
+NAMES = ["a", "b", "c"]
+
+
+def values(n_rows=12):
+    return np.random.default_rng(0).standard_normal((n_rows, 3))
+
+
+def pandas_frame(**extra):
+    pandas = pytest.importorskip("pandas")
+    return pandas.DataFrame(values(), columns=NAMES).assign(**extra)
+
+
+@pytest.mark.parametrize("index", [None, "text", "shuffled"])
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.csv.gz"])
+def test_the_unnamed_index_that_pandas_writes_to_text_is_no_feature(tmp_path, name, index):
+    frame = pandas_frame()
+    if index == "text":
+        frame.index = [f"row {number}" for number in range(12)]
+    elif index == "shuffled":
+        frame.index = np.arange(12)[::-1]
+    frame.to_csv(tmp_path / name, sep="\t" if "tsv" in name else ",")
+    with pytest.warns(FitWarning, match=rf"first column of .*{name} has no name.*columns=\['', 'a', 'b', \.\.\.\]"):
+        source = open_source(tmp_path / name)
+    assert source.feature_names == NAMES
+    np.testing.assert_array_equal(source.read(np.arange(12)), values())
+
+
+def test_an_unnamed_index_can_be_kept(tmp_path):
+    pandas_frame().to_csv(tmp_path / "t.csv")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        source = open_source(tmp_path / "t.csv", columns=["", "c"])
+        assert open_source(tmp_path / "t.csv", columns=["c"]).shape == (12, 1)
+        assert open_source(tmp_path / "t.csv", drop=["", "a"]).feature_names == ["b", "c"]
+    np.testing.assert_array_equal(source.read(np.arange(12)), np.column_stack([np.arange(12), values()[:, 2]]))
+
+
+@pytest.mark.parametrize("index", [True, False])
+def test_column_names_that_are_numbers_are_not_a_row(tmp_path, index):
+    pandas = pytest.importorskip("pandas")
+    pandas.DataFrame(values()).to_csv(tmp_path / "t.csv", index=index)
+    with pytest.warns(FitWarning, match=r"first line of .*t.csv.*0, 1, 2.*column names"):
+        source = open_source(tmp_path / "t.csv")
+    assert source.feature_names == ["0", "1", "2"]
+    np.testing.assert_array_equal(source.read(np.arange(12)), values())
+
+
+@pytest.mark.parametrize("first", ["0,1", "0,1,3", "0.0,1.0,2.0", ",1,2"])
+def test_other_first_lines_of_numbers_are_rows(tmp_path, first):
+    (tmp_path / "t.csv").write_text(f"{first}\n" + ",".join("7" for _ in first.split(",")) + "\n")
+    assert open_source(tmp_path / "t.csv").shape == (2, len(first.split(",")))
+
+
+def table(kind, folder):
+    polars = pytest.importorskip("polars")
+    frame = polars.from_pandas(pandas_frame(id=["x"] * 12, day=datetime.date(2020, 1, 1)))
+    if kind == "frame":
+        return frame
+    write = {"csv": "write_csv", "parquet": "write_parquet", "arrow": "write_ipc", "feather": "write_ipc"}[kind]
+    getattr(frame, write)(folder / f"t.{kind}")
+    return folder / f"t.{kind}"
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "arrow", "feather", "frame"])
+def test_text_columns_are_named_with_both_ways_out(tmp_path, kind):
+    data = table(kind, tmp_path)
+    message = (
+        r"columns 'id' \(String\), 'day' \(\w+\) of .* not numbers.*drop=\['id', 'day'\].*--drop id,day.*--columns"
+    )
+    with pytest.raises(DataError, match=message):
+        open_source(data)
+    for options in ({"drop": ["id", "day"]}, {"columns": NAMES}, {"columns": [*NAMES, "id"], "drop": "id"}):
+        source = open_source(data, **options)
+        assert source.feature_names == NAMES
+        np.testing.assert_array_equal(source.read(np.arange(12)), values())
+    with pytest.raises(DataError, match=r"has no column 'zz'; it has a, b, c"):
+        open_source(data, drop=["zz"])
+    with pytest.raises(DataError, match=r"no column of .* is left"):
+        open_source(data, columns=["a"], drop=["a"])
+
+
+def test_options_of_tables_are_refused_elsewhere(tmp_path):
+    np.save(tmp_path / "X.npy", values())
+    for data in (tmp_path / "X.npy", str(tmp_path / "X*.npy"), values()):
+        with pytest.raises(ParameterError, match=r"drop= cannot be used with .*--drop.* are for tables"):
+            open_source(data, drop=["a"])
+
+
+def frames_with_text():
+    pandas = pytest.importorskip("pandas")
+    polars = pytest.importorskip("polars")
+    text = pandas_frame(id=["x"] * 12)
+    return {
+        "text": text,
+        "category": text.astype({"id": "category"}),
+        "string": text.astype({"id": "string"}),
+        "date": pandas_frame(id=pandas.Timestamp("2020-01-01")),
+        "objects": pandas_frame(id=[{}] * 12),
+        "polars": polars.from_pandas(text),
+        "lazy": polars.from_pandas(text).lazy(),
+        "arrow": polars.from_pandas(text).to_arrow(),
+    }
+
+
+@pytest.mark.parametrize("kind", ["text", "category", "string", "date", "objects", "polars", "lazy", "arrow"])
+def test_a_frame_with_text_is_refused_by_column(kind):
+    frame = frames_with_text()[kind]
+    with pytest.raises(
+        DataError, match=r"column 'id' \(.*\) of X is not a number: skip with open_source\(..., drop=\['id'\]\)"
+    ):
+        MaskedDictionaryLearning(2).fit(frame)
+    model = MaskedDictionaryLearning(2, random_state=0).fit(values())
+    with pytest.raises(DataError, match=r"column 'id' "):
+        model.transform(frame)
+
+
+def test_columns_named_by_numbers_are_refused_by_number():
+    frame = pandas_frame().rename(columns={"a": 0, "b": 1, "c": 2})
+    frame[7] = "x"
+    with pytest.raises(DataError, match=r"column 7 \(.*\) of X is not a number"):
+        MaskedDictionaryLearning(2).fit(frame)
+
+
+def test_frames_of_numbers_in_objects_are_read():
+    frame = pandas_frame().astype(object)
+    model = MaskedDictionaryLearning(2, random_state=0)
+    np.testing.assert_array_equal(model.fit(frame).components_, model.fit(pandas_frame()).components_)
+
+
+@pytest.mark.parametrize(
+    ("X", "error", "message"),
+    [
+        (None, DataTypeError, "X must be a matrix .*got NoneType"),
+        ({"a": [1.0, 2.0]}, DataTypeError, r"X must be a matrix .*got dict: pandas.DataFrame\(X\)"),
+        ({1.0, 2.0}, DataTypeError, "X must be a matrix .*got set"),
+        (3.0, DataTypeError, "X must be a matrix .*got float"),
+        (object(), DataTypeError, "X must be a matrix .*got object"),
+        (np.array([["2020-01-01"]] * 5, "M8[D]"), DataError, r"X holds datetime64\[D\], which is not a number"),
+        (np.array([[1], [2]], "m8[s]"), DataError, r"X holds timedelta64\[s\], which is not a number"),
+        (np.zeros((3, 2), [("a", "f4")]), DataError, "X holds .*which is not a number"),
+        ([["a", "b"], ["c", "d"]], DataError, r"X contains 'a' at row 0, column 0, which is not a number"),
+        (np.array([["1", "2"], ["3", "x"]]), DataError, r"X contains 'x' at row 1, column 1, which is not a number"),
+        (np.array([[1, 2], [3, "x"]], object), DataError, r"X contains 'x' at row 1, column 1, which is not a number"),
+        (np.array([[1, {}], [3, 4]], object), DataTypeError, r"X contains {} at row 0, column 1"),
+        ([[1.0, 2.0], [3.0]], DataError, "the rows of X have different lengths"),
+        ([datetime.date(2020, 1, 1)], DataTypeError, r"X contains datetime.date\(2020, 1, 1\)"),
+    ],
+)
+def test_what_is_no_matrix_is_refused_by_name(X, error, message):
+    with pytest.raises(error, match=message):
+        MaskedDictionaryLearning(2).fit(X)
+
+
+@pytest.mark.parametrize(("suffix", "write"), [("pq", "write_parquet"), ("ipc", "write_ipc"), ("csv", "write_csv")])
+def test_brackets_in_the_names_of_tables_are_literal(tmp_path, suffix, write):
+    polars = pytest.importorskip("polars")
+    getattr(polars.DataFrame({"a": [1.0, 2.0]}), write)(tmp_path / f"t1.{suffix}")
+    getattr(polars.DataFrame({"a": [5.0]}), write)(tmp_path / f"t[1].{suffix}")
+    for data in (tmp_path / f"t[1].{suffix}", f"{tmp_path}/t[1].{suffix}", f"{tmp_path}/t[[]1].{suffix}"):
+        np.testing.assert_array_equal(open_source(data).read(np.arange(1)), [[5]])
+
+
+def test_the_case_of_a_suffix_does_not_matter(tmp_path):
+    polars = pytest.importorskip("polars")
+    polars.DataFrame({"a": [1.0, 2.0]}).write_ipc(tmp_path / "T.ARROW")
+    assert open_source(tmp_path / "T.ARROW").shape == (2, 1)
