@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import traceback
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -44,8 +46,18 @@ def common(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    modules: Annotated[
+        list[str] | None,
+        typer.Option("--import", metavar="MODULE", help="Import a Python module first: one that registers a penalty."),
+    ] = None,
 ) -> None:
     """Factorize matrices too large to read in full."""
+    for module in modules or ():
+        sys.path.insert(0, os.getcwd())  # as python -m does
+        try:
+            import_module(module)
+        except Exception as error:
+            raise typer.BadParameter(f"cannot import {module}: {error}", param_hint="--import") from error
 
 
 @app.command()

@@ -55,7 +55,7 @@ Config = Annotated[
 
 def _run_options(config: dict[str, Any], known: set[str]) -> dict[str, Any]:
     """Return the options for the stored configuration of a run."""
-    values = {OPTIONS.get(name, name): _norm_text(name, value) for name, value in config["parameters"].items()}
+    values = {OPTIONS.get(name, name): _as_text(value) for name, value in config["parameters"].items()}
     if "seed" in config:
         values["seed"] = config["seed"]
     if isinstance(values.get("column"), dict):
@@ -72,15 +72,11 @@ def _run_options(config: dict[str, Any], known: set[str]) -> dict[str, Any]:
     return values if source is None else values | {"source": source}
 
 
-def _norm_text(name: str, value: Any) -> Any:
+def _as_text(value: Any) -> Any:
     """Return a stored penalty or constraint as the text that its option takes; other values unchanged."""
-    if not (isinstance(value, dict) and "l1_ratio" in value):
+    if not (isinstance(value, dict) and "type" in value):
         return value
-    norm = value.get("norm", "elastic-net")
-    text = norm if norm != "elastic-net" else f"elastic-net:{value['l1_ratio']}"
-    if value.get("radius", 1) != 1 or value["positive"]:
-        raise typer.BadParameter(
-            f"--{name} cannot express the {name} of that run, {value}: "
-            "change it in a copy of the file, or use terafactor.train"
-        )
-    return text
+    from terafactor.problem.registry import option_name
+
+    fields = {name: tuple(part) if isinstance(part, list) else part for name, part in value.items() if name != "type"}
+    return f"{option_name(value['type'])}:{','.join(f'{name}={part!r}' for name, part in fields.items())}"

@@ -16,8 +16,6 @@ from terafactor.cli.parsing import (
     column_roles,
     integer_or_auto,
     number_or_auto,
-    parse_constraint,
-    parse_penalty,
 )
 
 PROBLEM, SOLVER, RUN, IMAGES = "Problem", "Solver", "Run", "Images"
@@ -133,15 +131,18 @@ DICTIONARY = (
     ),
     Parameter(
         "penalty",
-        option(str, PROBLEM, "On codes: l1 (sparse), l2, elastic-net:RATIO.", metavar="NAME"),
+        option(
+            str,
+            PROBLEM,
+            "On codes: l1, l2, elastic-net:RATIO, group-lasso:SIZE, omp:N, top-k:N, simplex.",
+            metavar="NAME",
+        ),
         "l1",
-        parse=parse_penalty,
     ),
     Parameter(
         "constraint",
         option(str, PROBLEM, "On atoms: l1 (sparse), l2, elastic-net:RATIO.", metavar="NAME"),
         "l2",
-        parse=parse_constraint,
     ),
     Parameter("positive_code", option(bool, PROBLEM, "Require codes >= 0.", "--positive-code"), False),
     POSITIVE_DICT,

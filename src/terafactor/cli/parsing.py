@@ -9,32 +9,6 @@ from typing import Any
 import typer
 
 
-def parse_penalty(option: str, text: str) -> Any:
-    """Return the penalty for "l1", "l2" or "elastic-net:0.5"."""
-    from terafactor import ElasticNet
-
-    ratio = _parse_ratio(text)
-    return text if ratio is None else ElasticNet(ratio)
-
-
-def parse_constraint(option: str, text: str) -> Any:
-    """Return the constraint for "l1", "l2" or "elastic-net:0.5"."""
-    from terafactor import NormBall
-
-    ratio = _parse_ratio(text)
-    return text if ratio is None else NormBall("elastic-net", l1_ratio=ratio)
-
-
-def _parse_ratio(text: str) -> float | None:
-    name, _, ratio = text.partition(":")
-    if name != "elastic-net":
-        return None
-    try:
-        return float(ratio or 0.5)
-    except ValueError as error:
-        raise typer.BadParameter(f"elastic-net:RATIO needs a number between 0 and 1, got {text!r}") from error
-
-
 def number_or_auto(option: str, text: str) -> Any:
     """Return a number, or "auto"."""
     return _or_auto(option, text, float, "a number")

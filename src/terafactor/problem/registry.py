@@ -37,9 +37,13 @@ def register(kind: Kind) -> Kind:
     if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
         raise ParameterError(f"{kind.__name__} is already registered by {known.__module__}: choose another name")
     REGISTERED[kind.__name__] = kind
-    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", kind.__name__).lower()
-    (PENALTIES if hasattr(kind, "codes") else CONSTRAINTS)[name] = kind
+    (PENALTIES if hasattr(kind, "codes") else CONSTRAINTS)[option_name(kind.__name__)] = kind
     return kind
+
+
+def option_name(class_name: str) -> str:
+    """Return the name of a class in parameters and on the command line: "group-lasso" for GroupLasso."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", class_name).lower()
 
 
 def from_text(text: str, factories: dict[str, Callable[..., Any]], what: str) -> Any:
