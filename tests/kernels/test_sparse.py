@@ -122,7 +122,7 @@ def test_sweep_of_combinations_equals_a_sweep_of_atoms(limit, unused):
     np.testing.assert_allclose(sizes, np.where(used, (expected**2).sum(axis=1), -1), atol=1e-10)
 
 
-def test_a_sweep_that_cancels_changes_nothing():
+def test_a_sweep_whose_terms_cancel_is_refused():
     D, B, code_gram = combination_problem()
     B[1] = code_gram[1, [0, 2]] @ D[[0, 2]]  # the second atom would be zero if the first one stayed
     B[0] = code_gram[0, 0] * D[0] + code_gram[0, [1, 2]] @ D[[1, 2]]
@@ -131,7 +131,6 @@ def test_a_sweep_that_cancels_changes_nothing():
     before = gram.copy()
     assert not sweep_combinations(address("gemm", FLOAT64), gram, code_gram, 1e6, 1e-6, moves, sizes)
     np.testing.assert_array_equal(gram, before)
-    assert np.isnan(moves).all()
     assert (sizes == -1).all()
 
 
