@@ -81,6 +81,56 @@ def test_white_space_and_quotes_around_ids(tmp_path, written, ids):
     assert sorted({row[1] for row in content(read_ratings(path))}) == ids
 
 
+HEADER = "user,item,rating,title\n"
+SOME = "".join(f'{user},"item {user}",3,"a, b"\n' for user in range(100))
+
+
+@pytest.mark.parametrize(
+    ("written", "last"),
+    [
+        ("".join(f'{n},"5\\" disc {n}",3,"a"\n' for n in range(200)), '5" disc 99'),
+        ("".join(f'{n},"a \\"b\\" {n}",3,"a"\n' for n in range(200)), 'a "b" 99'),
+        ("".join(f'{n},"a \\"b, c\\" {n}",3,"a"\n' for n in range(200)), 'a "b, c" 99'),
+        ("".join(f'{n},item {n},3,"5\\" disc, {n}"\n' for n in range(200)), "item 99"),
+        ("".join(f'{n},item {n},3,5" disc {n}\n' for n in range(200)), "item 99"),
+        ("".join(f'{n},"z\\\\ \\" {n}",3,"a"\n' for n in range(200)), 'z\\ " 99'),
+        ("".join(f'{n},"C:\\",3,"{n}"\n' for n in range(200)), "C:\\"),
+        ("".join(f'{n},"item ""{n}""\n",3,"a\n\nb"\n' for n in range(200)), 'item "99"'),
+        (SOME + '100,"5\\" disc",3,"a"\n' + "".join(f"{n},item {n},3,a\n" for n in range(101, 200)), "item 99"),
+        (SOME + '100,"5\\" disc",3,"a"\n' + SOME.replace("item", "thing") + '100,"6\\" disc",3,"a"\n', "thing 99"),
+    ],
+)
+def test_quotes_never_lose_a_line(tmp_path, written, last):
+    (tmp_path / "x.csv").write_text(HEADER + written)
+    table = read_ratings(tmp_path / "x.csv")
+    assert len(table) == written.count(",3,")
+    assert last in table.item_ids.values
+
+
+@pytest.mark.parametrize(
+    ("written", "line"),
+    [
+        (SOME + '100,"5" disc",3,"a"\n' + SOME.replace("item", "other"), 102),
+        (SOME + '100,"5\\" disc,3,a\n' + SOME.replace("item", "other"), 102),
+        (SOME + f"100,{'x' * 1001},3,a\n", 102),
+        (SOME + f"100,{'x' * 200_000},3,a\n", 102),
+        (SOME.replace("\n", "\n" * 2) + '100,"5" disc",3,"a"\n', 202),
+    ],
+)
+def test_lines_with_invalid_fields_are_named(tmp_path, written, line):
+    (tmp_path / "x.csv").write_text(HEADER + written)
+    with pytest.raises(DataError, match=rf"x\.csv, line {line}"):
+        read_ratings(tmp_path / "x.csv")
+
+
+@pytest.mark.parametrize("n_lines", [100, 20_000])
+def test_a_quote_that_encloses_many_lines_is_named(tmp_path, n_lines):
+    lines = [f"{user},item {user},3,a\n" for user in range(n_lines)]
+    (tmp_path / "x.csv").write_text(HEADER + '1,"a,3,x\n' + "".join(lines) + '2,b",3,x\n' + "".join(lines[2:]))
+    with pytest.raises(DataError, match=rf"x\.csv, line {2 if n_lines > 1000 else n_lines + 3}"):
+        read_ratings(tmp_path / "x.csv")
+
+
 def test_a_quote_among_enclosed_fields_is_named(tmp_path):
     path = tmp_path / "ratings.csv"
     path.write_text('user,item,rating\nann,"a",3\nbob,12" pipe,4\n')

@@ -186,6 +186,28 @@ def test_ratings_are_opened_from_what_there_is(ratings, X, tmp_path):
         open_ratings(3)
 
 
+@pytest.mark.parametrize("dtype", [int, np.float32])
+def test_an_array_of_triplets_is_refused(ratings, dtype):
+    users, items, values = ratings
+    triplets = np.column_stack([users, items, values]).astype(dtype)
+    with pytest.raises(DataError, match=r"shape \(2067, 3\) looks like rows \(user, item, rating\).*pass the tuple"):
+        open_ratings(triplets)
+    assert open_ratings(tuple(triplets.T)).shape == (120, 60)
+
+
+def test_matrices_with_three_items_are_accepted(ratings):
+    stars = np.random.default_rng(0).integers(1, 6, (200, 3)).astype(float)
+    assert open_ratings(stars).shape == (200, 3)
+    assert open_ratings(sparse.coo_array(np.arange(1, 61).reshape(20, 3))).shape == (20, 3)
+    assert open_ratings(np.array([[1.0, 2.0, 3.0], [2.0, 1.0, 4.0]])).shape == (2, 3)
+    assert open_ratings(np.column_stack([ratings[0], ratings[1], np.full(2067, np.nan)])).shape == (2067, 3)
+
+
+def test_long_ids_are_refused():
+    with pytest.raises(DataError, match="id number 1 has 1,001 characters, at most 1,000 are allowed: 'xxx"):
+        RatingTable.of(["a", "x" * 1001], [1, 2], [3.0, 4.0])
+
+
 def test_zeros_that_are_stored_are_ratings():
     matrix = sparse.coo_array(([0.0, 2.0], ([0, 1], [1, 0])), shape=(3, 2))
     table = RatingTable.from_matrix(matrix)

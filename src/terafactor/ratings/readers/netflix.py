@@ -10,7 +10,7 @@ import numpy as np
 
 from terafactor.data.sources.formats import require
 from terafactor.errors import DataError
-from terafactor.ratings.readers.text import parse_without_blank_lines
+from terafactor.ratings.readers.text import for_polars, parse_without_blank_lines
 from terafactor.ratings.table.table import RatingTable
 
 PROBE = "probe.txt"
@@ -68,7 +68,7 @@ def _read(polars: Any, path: Path, n_fields: int) -> Any:
     return frame
 
 
-def _parse(polars: Any, content: str | bytes, n_fields: int) -> Any | None:
+def _parse(polars: Any, content: Path | bytes, n_fields: int) -> Any | None:
     """Return the ratings with their movie, None if a line is invalid: ``7:`` precedes the lines of movie 7."""
     whole = polars.col("line").str.split_exact(",", n_fields - 1)
     first = polars.col("field_0")
@@ -77,7 +77,13 @@ def _parse(polars: Any, content: str | bytes, n_fields: int) -> Any | None:
         columns["rating"] = polars.col("field_1").cast(polars.Float32)
         columns["time"] = polars.col("field_2").str.to_date("%Y-%m-%d").cast(polars.Int64)
     try:
-        lines = polars.read_csv(content, has_header=False, separator=NO_SEPARATOR, schema={"line": polars.String})
+        lines = polars.read_csv(
+            for_polars(content),
+            has_header=False,
+            separator=NO_SEPARATOR,
+            quote_char=None,
+            schema={"line": polars.String},
+        )
         lines = lines.select(whole.struct.field(f"field_{number}") for number in range(n_fields))
         is_movie = first.str.ends_with(":")
         below = lines.with_columns(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import glob
+import io
 import math
 import re
 import shlex
@@ -19,11 +20,15 @@ import numpy as np
 
 from terafactor.data.sources.formats import require
 from terafactor.errors import DataError
+from terafactor.ratings.table.ids import MAX_ID_LENGTH
 from terafactor.ratings.table.open import find_columns
 from terafactor.ratings.table.table import MAX_RATING, Duplicates, RatingTable
 
 SHOWN = 80
 """Characters of an invalid line that an error shows."""
+
+CHUNK = 2**24
+"""Bytes read at once to count lines."""
 
 N_SNIFFED = 1000
 """Lines searched for ids with leading zeros. Reading all ids as text instead is slow: numbering the ids of 2 million
@@ -42,6 +47,9 @@ DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 BLANK_LINES = re.compile(rb"\n\s*\n")
 """Blank lines, from the end of the line before them to the end of the last one."""
+
+ESCAPED = re.compile(rb'\\(["\\])')
+"""Quote or backslash after a backslash."""
 
 IGNORE_TIMES = "columns={'time': ''}, on the command line --column time=, ignores times"
 
@@ -84,27 +92,84 @@ def read_text(
         raise DataError(f"{path} is empty")
     positions = _positions(first, layout, columns)
     text_ids, dates = _padded_ids(path, layout, positions), _has_dates(path, layout, positions)
-    frame = parse_without_blank_lines(
-        path, lambda content: _parse(polars, content, layout, positions, text_ids, dates, len(first))
-    )
+
+    def parse(content: Path | bytes) -> Any | None:
+        return _parse(polars, content, layout, positions, text_ids, dates, len(first))
+
+    frame = parse_without_blank_lines(path, parse)
+    if frame is None and has_escaped_quotes(path, layout):
+        frame = parse(unescaped(without_blank_lines(path)))
     if frame is None:
         raise _find_invalid_line(path, layout, positions, dates, len(first))
     times = frame["time"].to_numpy() if "time" in positions else None
     return RatingTable.of(frame["user"], frame["item"], frame["rating"].to_numpy(), times, duplicates=duplicates)
 
 
-def parse_without_blank_lines(path: Path, parse: Callable[[str | bytes], Any]) -> Any:
-    """Return ``parse(file)`` or, if that is None, ``parse(content without blank lines)``.
+def parse_without_blank_lines(path: Path, parse: Callable[[Path | bytes], Any]) -> Any:
+    """Return ``parse(path)`` or, if that is None, ``parse(content without blank lines)``.
 
-    Most files have no blank lines and are parsed once, from the disk. The file name is escaped: polars expands globs.
+    Most files have no blank lines and are parsed once, from the disk.
     """
-    found = parse(glob.escape(str(path)))
+    found = parse(path)
     return parse(without_blank_lines(path)) if found is None else found
+
+
+def for_polars(content: Path | bytes) -> str | bytes:
+    """Return a path as text without wildcards, which polars expands, or bytes unchanged."""
+    return glob.escape(str(content)) if isinstance(content, Path) else content
 
 
 def without_blank_lines(path: Path) -> bytes:
     """Return the content of a file without blank lines."""
     return BLANK_LINES.sub(b"\n", b"\n" + path.read_bytes() + b"\n")[1:]
+
+
+def has_escaped_quotes(path: Path, layout: TextLayout) -> bool:
+    """Return whether quotes inside quoted fields follow a backslash, and are not doubled."""
+    if layout.stride > 1 or _count_records(path, layout) is not None:
+        return False
+    return _count_records(path, layout, escape="\\") is not None
+
+
+def unescaped(content: bytes) -> bytes:
+    """Replace backslash-escaped quotes by doubled quotes, and escaped backslashes by backslashes."""
+    return ESCAPED.sub(lambda found: b'""' if found[1] == b'"' else b"\\", content)
+
+
+def reads_every_record(content: Path | bytes, layout: TextLayout, n_records: int) -> bool:
+    """Return whether a text has this many records: polars may join lines at quotes that are not doubled.
+
+    If there is one record per line and no backslash before a quote, nothing is parsed again.
+    """
+    n_lines, backslash, last = 0, False, b"\n"
+    with content.open("rb") if isinstance(content, Path) else io.BytesIO(content) as file:
+        while chunk := file.read(CHUNK):
+            backslash |= b'\\"' in last[-1:] + chunk
+            n_lines += chunk.count(b"\n")
+            last = chunk
+    n_lines += not last.endswith(b"\n")
+    if layout.stride > 1 or (n_lines == n_records and not backslash):
+        return n_lines == n_records
+    return _count_records(content, layout) == n_records
+
+
+def _count_records(content: Path | bytes, layout: TextLayout, escape: str | None = None) -> int | None:
+    """Return the number of records that are not blank, None if a quote inside a quoted field is not escaped."""
+    try:
+        return sum(bool(layout.separator.join(fields).strip()) for fields in _strict_records(content, layout, escape))
+    except csv.Error:
+        return None
+
+
+def _strict_records(content: Path | bytes, layout: TextLayout, escape: str | None = None) -> Iterator[list[str]]:
+    """Yield the fields of each record; raise csv.Error(line number) if a quote inside a quoted field is not escaped."""
+    binary = content.open("rb") if isinstance(content, Path) else io.BytesIO(content)
+    with io.TextIOWrapper(binary, encoding="utf-8-sig", errors="replace", newline="") as file:
+        reader = csv.reader(file, delimiter=layout.separator, strict=True, escapechar=escape)
+        try:
+            yield from reader
+        except csv.Error as error:
+            raise csv.Error(reader.line_num) from error
 
 
 def refuse_utf16(path: Path) -> None:
@@ -164,7 +229,7 @@ def _has_dates(path: Path, layout: TextLayout, positions: Mapping[str, int]) -> 
 
 def _parse(
     polars: Any,
-    content: str | bytes,
+    content: Path | bytes,
     layout: TextLayout,
     positions: Mapping[str, int],
     text_ids: list[str],
@@ -185,7 +250,7 @@ def _parse(
         fields = [names.get(number, f"field {number}") for number in range((n_fields - 1) * layout.stride + 1)]
         try:
             frame = polars.read_csv(
-                content,
+                for_polars(content),
                 separator=layout.polars_separator,
                 quote_char=quote,
                 has_header=False,
@@ -195,10 +260,13 @@ def _parse(
             )
         except polars.exceptions.PolarsError:
             continue
+        if quote and not reads_every_record(content, layout, len(frame) + (layout.positions is None)):
+            continue
         text = [polars.col(role) for role in ("user", "item") if frame[role].dtype == polars.String]
         frame = frame.with_columns([ids.str.strip_chars() for ids in text])
         complete = not any(frame[role].null_count() for role in positions)
-        complete = complete and not _any(frame, [ids == "" for ids in text])
+        lengths = [ids.str.len_chars() for ids in text]
+        complete = complete and not _any(frame, [(length == 0) | (length > MAX_ID_LENGTH) for length in lengths])
         enclosed = quote is None and _any(frame, [ids.str.contains(QUOTED) for ids in text])
         return frame if complete and not enclosed and np.isfinite(frame["rating"].to_numpy()).all() else None
     return None
@@ -220,7 +288,12 @@ def _find_invalid_line(
         if problem:
             return DataError(f"{path}, line {number}: {problem}: {_source_lines(path, before, number)[:SHOWN]!r}")
         before = number
-    return _find_not_utf8(path) or find_unclosed_quote(path) or DataError(f"{path} has no valid ratings")
+    return (
+        _find_not_utf8(path)
+        or find_invalid_quote(path, layout)
+        or find_unclosed_quote(path)
+        or DataError(f"{path} has no valid ratings")
+    )
 
 
 def _source_lines(path: Path, before: int, number: int) -> str:
@@ -240,6 +313,22 @@ def _find_not_utf8(path: Path) -> DataError | None:
                     f"{path}, line {number} is not UTF-8: {line[:SHOWN]!r}; convert the file, for example with "
                     "iconv -f latin1 -t utf-8 if it is Latin-1"
                 )
+    return None
+
+
+def find_invalid_quote(path: Path, layout: TextLayout) -> DataError | None:
+    """Return an error that names the first quoted field with a quote that is not doubled, None if there is none."""
+    if layout.stride > 1:
+        return None
+    try:
+        for _ in _strict_records(path, layout):
+            pass
+    except csv.Error as error:
+        number = int(error.args[0])
+        return DataError(
+            f"{path}, line {number}: a quote inside a quoted field is not doubled, or a field is not closed: "
+            f"{_source_lines(path, number - 1, number)[:SHOWN]!r}; write quotes inside a field twice"
+        )
     return None
 
 
@@ -263,10 +352,17 @@ def _lines(path: Path, layout: TextLayout) -> Iterator[tuple[int, list[str]]]:
                 if line.strip():
                     yield number, line.rstrip("\r\n").split(layout.separator)
             return
-        reader = csv.reader(file, delimiter=layout.separator)
-        for fields in reader:
-            if layout.separator.join(fields).strip():
-                yield reader.line_num, fields
+        reader, end = csv.reader(file, delimiter=layout.separator), 0
+        try:
+            for fields in reader:
+                end = reader.line_num
+                if layout.separator.join(fields).strip():
+                    yield end, fields
+        except csv.Error as error:
+            raise DataError(
+                f"{path}, line {end + 1}: a field has more than {csv.field_size_limit():,} characters: "
+                "a quote is not closed, or the file does not hold ratings"
+            ) from error
 
 
 def _problem(fields: list[str], positions: Mapping[str, int], dates: bool, n_fields: int) -> str | None:
@@ -278,6 +374,10 @@ def _problem(fields: list[str], positions: Mapping[str, int], dates: bool, n_fie
     empty = [role for role, place in positions.items() if not fields[place].strip()]
     if empty:
         return f"the {empty[0]} is empty" + (f" ({IGNORE_TIMES})" if empty[0] == "time" else "")
+    for role in ("user", "item"):
+        if len(fields[positions[role]].strip()) > MAX_ID_LENGTH:
+            length = len(fields[positions[role]].strip())
+            return f"the {role} has {length:,} characters, at most {MAX_ID_LENGTH:,} are allowed"
     if dates and not _is_date(fields[positions["time"]]):
         return f"the time is not a date like 2020-01-31 ({IGNORE_TIMES})"
     for role in ("rating",) if dates else ("rating", "time"):

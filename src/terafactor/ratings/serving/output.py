@@ -20,8 +20,12 @@ from terafactor.ratings.readers.text import (
     QUOTED,
     TAB,
     detect_separator,
+    find_invalid_quote,
     find_unclosed_quote,
+    has_escaped_quotes,
+    reads_every_record,
     refuse_utf16,
+    unescaped,
     without_blank_lines,
 )
 from terafactor.ratings.table.open import find_columns
@@ -142,18 +146,23 @@ def _read_pairs(path: Path, columns: Mapping[str, str], fitted: Mapping[str, str
             frame = polars.read_parquet(glob.escape(str(path)))
             return frame, _find_pair(list(frame.columns), columns, fitted)
         refuse_utf16(path)
-        separator = detect_separator(path, TAB if path.suffix.lower() in (".tsv", ".inter") else COMMA).separator
-        content = without_blank_lines(path)
+        layout = detect_separator(path, TAB if path.suffix.lower() in (".tsv", ".inter") else COMMA)
+        separator, content = layout.separator, without_blank_lines(path)
+        if has_escaped_quotes(path, layout):
+            content = unescaped(content)
         header = polars.read_csv(content, separator=separator, n_rows=0).columns
         found = _find_pair(header, columns, fitted)
         texts = {found[role]: polars.String for role in PAIR}
         try:
             frame = polars.read_csv(content, separator=separator, schema_overrides=texts)
-        except polars.exceptions.PolarsError:  # quotes may be part of the fields
+            quotes_enclose = reads_every_record(content, layout, len(frame) + 1)
+        except polars.exceptions.PolarsError:
+            quotes_enclose = False
+        if not quotes_enclose:  # they are part of the fields, or invalid
             frame = polars.read_csv(content, separator=separator, schema_overrides=texts, quote_char=None)
-            unclosed = find_unclosed_quote(path)
-            if unclosed is not None and any(frame[name].str.contains(QUOTED).any() for name in texts):
-                raise unclosed from None
+            invalid = find_invalid_quote(path, layout) or find_unclosed_quote(path)
+            if invalid is not None and any(frame[name].str.contains(QUOTED).any() for name in texts):
+                raise invalid
         return frame.with_columns(polars.col(list(texts)).str.strip_chars()), found
     except (polars.exceptions.PolarsError, OSError) as error:
         raise DataError(f"{path} cannot be read as a table: {error}") from error

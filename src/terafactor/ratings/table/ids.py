@@ -20,6 +20,9 @@ MAX_EXACT_FLOAT = 2**53
 INT64_END = 2**63
 """Integers from this one on are kept as uint64, which model files cannot hold."""
 
+MAX_ID_LENGTH = 1000
+"""Characters of a text id. Arrays of text take the longest length for all: one long text would take all memory."""
+
 MISSING = ("None", "nan", "<NA>", "NaT")
 """Missing values of Python, NumPy and pandas, as text."""
 
@@ -173,6 +176,12 @@ def _from_objects(values: list[Any]) -> Array:
     """Return Python objects as an array of integers or text, or else of objects, with datetime64 as datetime."""
     kinds = {str if issubclass(kind, str) else int if _is_integer(kind) else kind for kind in set(map(type, values))}
     if kinds == {str}:
+        longest = max(range(len(values)), key=lambda place: len(values[place]))
+        if len(values[longest]) > MAX_ID_LENGTH:
+            raise DataError(
+                f"id number {longest} has {len(values[longest]):,} characters, at most {MAX_ID_LENGTH:,} are allowed: "
+                f"{values[longest][:40]!r}..."
+            )
         return np.array(values, dtype=np.str_)
     if kinds <= {int}:
         low, high = (int(min(values)), int(max(values))) if values else (0, 0)

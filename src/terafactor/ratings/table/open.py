@@ -20,6 +20,9 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 }
 """Recognized column names, ignoring case and the type suffix of RecBole (``:token``)."""
 
+MIN_TRIPLETS = 10
+"""Smallest number of rows of an array that is tested for triplets."""
+
 
 def open_ratings(X: Any, *, duplicates: Duplicates = "error", columns: Mapping[str, str] | None = None) -> RatingTable:
     """Convert ratings of any supported type to a :class:`RatingTable`.
@@ -29,7 +32,8 @@ def open_ratings(X: Any, *, duplicates: Duplicates = "error", columns: Mapping[s
     X : sparse matrix, RatingTable, data frame, tuple, dense array, or path
         A SciPy sparse matrix of shape (n_users, n_items) whose stored entries are the ratings; a data frame with
         columns for user, item and rating; a tuple (users, items, ratings) or (users, items, ratings, times); a dense
-        array of shape (n_users, n_items) with NaN for missing ratings; or a path that :func:`read_ratings` accepts.
+        array of shape (n_users, n_items) with NaN for missing ratings, not one of rows (user, item, rating); or a
+        path that :func:`read_ratings` accepts.
     duplicates : {"error", "last", "mean"}, default="error"
         What to do if a user rates an item more than once.
     columns : mapping, optional
@@ -118,5 +122,22 @@ def _from_frame(frame: Any, duplicates: Duplicates, columns: Mapping[str, str] |
 def _from_dense(matrix: Any) -> RatingTable:
     from scipy.sparse import coo_array
 
+    if _has_triplets(matrix):
+        raise DataError(
+            f"X of shape {matrix.shape} looks like rows (user, item, rating), and a dense array must have one row per "
+            "user and one column per item: pass the tuple (X[:, 0], X[:, 1], X[:, 2]), or scipy.sparse.coo_array(X) if "
+            "X does hold the ratings of three items"
+        )
     users, items = np.nonzero(~np.isnan(matrix))
     return RatingTable.from_matrix(coo_array((matrix[users, items], (users, items)), shape=matrix.shape))
+
+
+def _has_triplets(matrix: Any) -> bool:
+    """Return whether an array looks like rows (user, item, rating): three columns, integer ids, no pair twice.
+
+    A matrix with three columns of integers and without NaN repeats pairs of its few distinct ratings.
+    """
+    if matrix.shape[1] != 3 or len(matrix) < MIN_TRIPLETS or not np.isfinite(matrix).all():
+        return False
+    ids = matrix[:, :2]
+    return bool(np.all(ids == np.rint(ids))) and len(np.unique(ids, axis=0)) == len(ids)
