@@ -114,4 +114,4 @@ def _update(side: Side, other: Side, factor: int, carried: np.ndarray, penalty: 
             borders[rank], borders[rank + 1], side.change,
         )  # fmt: skip
 
-    executor.run_together(part, executor.n_threads)
+    executor.run_parallel(part, executor.n_threads)

@@ -1,8 +1,8 @@
 """Threads that never change the result.
 
-Work over features is cut into tiles whose borders depend on the problem only, never on the number of threads. Threads
-take ranges of tiles; whatever is summed over tiles is summed in their order. BLAS is held to one thread meanwhile, so
-that the two do not compete for the cores.
+Features are cut into tiles whose borders depend on the problem only, never on the number of threads. Threads work on
+ranges of tiles; sums over tiles are made in their order. Meanwhile BLAS is limited to one thread, so that its
+threads do not compete with these.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from terafactor._typing import is_number
 from terafactor.errors import ParameterError
 
 TILE = 2048
-"""Features per tile: a tile of 60 atoms in float32 is about the size of a second-level cache."""
+"""Features per tile: a tile of 60 atoms in float32 fills about half of a second-level cache."""
 
 
 def n_tiles(n_features: int) -> int:
-    """Return how many tiles there are; the last one may be narrower."""
+    """Return the number of tiles; the last one may be narrower."""
     return -(-n_features // TILE)
 
 
 def features_of(first: int, last: int, n_features: int) -> tuple[int, int]:
-    """Return the features of consecutive tiles, from number ``first`` to ``last``."""
+    """Return the range of features of the tiles from ``first`` to ``last``."""
     return first * TILE, min(last * TILE, n_features)
 
 
 def resolve_threads(n_threads: object) -> int:
-    """Return the number of threads to use: all the cores this process may use when ``n_threads`` is None."""
+    """Return the number of threads to use; None is the number of cores that this process may use."""
     if n_threads is None:
         from joblib import cpu_count
 
@@ -45,7 +45,7 @@ def resolve_threads(n_threads: object) -> int:
 
 @cache
 def _loaded_libraries() -> Any:
-    """Return what sets the threads of the BLAS libraries that NumPy and SciPy bring, looked for once: it takes 5 ms."""
+    """Return the controller of the BLAS libraries of NumPy and SciPy, cached: finding them takes 5 ms."""
     import scipy.linalg  # noqa: F401, loads SciPy's
     from threadpoolctl import ThreadpoolController
 
@@ -53,7 +53,7 @@ def _loaded_libraries() -> Any:
 
 
 class SingleThreadedBlas:
-    """Holds BLAS to one thread inside ``with`` blocks: from the first that is entered, in any thread, to the last."""
+    """Limits BLAS to one thread while any ``with`` block is active, in any Python thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -77,12 +77,11 @@ single_threaded_blas = SingleThreadedBlas()
 
 
 class Executor:
-    """Runs parts of work on a fixed number of threads, inside a ``with`` block, or several inside each other.
+    """Runs functions on a fixed number of threads, inside a ``with`` block; blocks may be nested.
 
     Parameters
     ----------
     n_threads : int
-        How many parts may run at the same time.
     """
 
     def __init__(self, n_threads: int = 1) -> None:
@@ -108,16 +107,16 @@ class Executor:
 
     def split(self, function: Callable[[int, int], object], length: int) -> None:
         """Call ``function(start, stop)`` on consecutive parts of ``range(length)``, one per thread."""
-        self.run_together(lambda rank, size: function(rank * length // size, (rank + 1) * length // size), length)
+        self.run_parallel(lambda rank, size: function(rank * length // size, (rank + 1) * length // size), length)
 
-    def run_together(
-        self, function: Callable[[int, int], object], most: int, on_failure: Callable[[], object] = lambda: None
+    def run_parallel(
+        self, function: Callable[[int, int], object], max_size: int, on_error: Callable[[], object] = lambda: None
     ) -> None:
-        """Call ``function(rank, size)`` for every rank below size at the same time; size is at most ``most``.
+        """Call ``function(rank, size)`` for every rank below size, each in a thread; size is at most ``max_size``.
 
-        on_failure: called when one of them fails, for those who wait for it.
+        on_error: called when one of them raises, to release threads that wait for it.
         """
-        size = max(1, min(self.n_threads, most))
+        size = max(1, min(self.n_threads, max_size))
         if self._pool is None or size == 1:
             function(0, 1)
             return
@@ -126,7 +125,7 @@ class Executor:
             try:
                 function(rank, size)
             except BaseException:
-                on_failure()
+                on_error()
                 raise
 
         others: list[Future[None]] = []
@@ -134,8 +133,8 @@ class Executor:
             for rank in range(1, size):
                 others.append(self._pool.submit(work, rank))
             function(0, size)
-        except BaseException:  # also of a thread that could not be started
-            on_failure()
+        except BaseException:  # including a thread that could not be started
+            on_error()
             raise
         finally:
             wait(others)

@@ -1,4 +1,4 @@
-"""Every operation of the threaded backend equals that of plain NumPy, for any number of threads to the same bits."""
+"""Every operation of the threaded backend equals that of plain NumPy, with the same bits for any number of threads."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def make(dtype, n_components=5, n_rows=7):
 
 
 def on_all(operation):
-    """Return the results of an operation on plain NumPy, and on one and two threads, which must agree to the bit."""
+    """Return the results of an operation in plain NumPy and on threads; one and two threads must give the same bits."""
     results = []
     for backend in (NumpyBackend(), ThreadedBackend(1), ThreadedBackend(2)):
         with backend:
@@ -58,12 +58,15 @@ def test_row_grams(dtype, share):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("equal", [True, False])
-def test_blend(dtype, equal):
+@pytest.mark.parametrize("weights", ["shared", "equal", "different"])
+@pytest.mark.parametrize("nonzero", [1.0, 0.15])
+def test_blend(dtype, weights, nonzero):
     random = np.random.default_rng(0)
     values, before = make(dtype)
-    codes = random.standard_normal((7, 5)).astype(dtype)
-    keep, take = np.full((2, WIDTH), 0.3, dtype) if equal else random.random((2, WIDTH)).astype(dtype)
+    codes = (random.standard_normal((7, 5)) * (random.random((7, 5)) < nonzero)).astype(dtype)
+    keep, take = random.random((2, WIDTH)).astype(dtype)
+    if weights != "different":
+        keep, take = np.full((2, 1 if weights == "shared" else WIDTH), 0.3, dtype)
 
     def blended(backend):
         data_code = before.copy()

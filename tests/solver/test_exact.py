@@ -1,4 +1,4 @@
-"""Fits with exact projections: Algorithm 1 with whole atoms projected, in any number of pieces."""
+"""Fits with exact projections: Algorithm 1 with whole atoms projected, resumed anywhere."""
 
 import copy
 import dataclasses
@@ -93,7 +93,7 @@ def test_a_resumed_fit_equals_an_uninterrupted_one(X, problem, statistics, n_epo
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=NAMES)
-def test_a_state_copied_in_the_middle_of_a_cycle_goes_on(X, problem):
+def test_a_state_copied_in_the_middle_of_a_cycle_can_be_resumed(X, problem):
     copies = {}
 
     def keep(snapshot):
@@ -148,7 +148,7 @@ def test_fit_equals_repeated_partial_fit(X, constraint, statistics):
 
 
 @pytest.mark.parametrize("change", [{"projection": "masked"}, {"reduction": 3}, {"constraint": "l1"}], ids=str)
-def test_partial_fit_may_change_its_mind_in_the_middle_of_a_cycle(X, change):
+def test_parameters_may_change_between_partial_fits(X, change):
     learner = MaskedDictionaryLearning(4, batch_size=10, reduction=5, projection="exact", random_state=0)
     learner.partial_fit(X[:30]).set_params(**change).partial_fit(X)
     assert (learner._constraint.size(learner.components_) <= 1 + 1e-9).all()

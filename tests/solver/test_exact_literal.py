@@ -143,7 +143,7 @@ def test_at_reduction_one_both_projections_are_the_same():
 
 @pytest.mark.parametrize("constraint", ["l2", "l1"])
 @pytest.mark.parametrize("stop", [0.3, 1.0, 1.7])
-def test_a_fit_that_stops_and_goes_on_ends_with_the_same_bits(constraint, stop):
+def test_a_resumed_fit_has_the_same_bits(constraint, stop):
     source = ArraySource(np.random.default_rng(0).standard_normal((200, 90)))
     problem = Problem(0.1, ElasticNet(0.0), NormBall(constraint))
     options = {"n_components": 4, "batch_size": 10, "reduction": 6, "statistics": "masked", "projection": "exact"}

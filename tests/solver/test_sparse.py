@@ -1,4 +1,4 @@
-"""Steps in the span of atoms, statistics and rows equal the paper's, and plain steps on the same rows made dense."""
+"""Steps on sparse rows equal the paper's, and plain steps on the same rows as a dense array."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ N_FEATURES = 5000
 
 
 def make(dtype=np.float64, n_rows=230, seed=0):
-    """Return rows of which one in fifty entries is stored; some rows and features have none, one feature has most."""
+    """Return rows with one entry in fifty stored; some rows and features have none, one feature has most."""
     random = np.random.default_rng(seed)
     X = sparse.random_array((n_rows, N_FEATURES), density=0.02, format="csr", dtype=dtype, rng=random).tolil()
     X[:, 13] = random.random((n_rows, 1))
@@ -41,8 +41,8 @@ def learn(source, problem, **options):
 
 
 @pytest.fixture
-def steps_in_spans(monkeypatch):
-    """Keep groups of steps short, and count them; the first fit of a process runs a toy before."""
+def group_lengths(monkeypatch):
+    """Keep groups of steps short, and record their lengths, except those of the toy that warms up the kernels."""
     lengths, advance = [], learners.SparseLearner.advance
 
     def counted(self, state, data):
@@ -80,11 +80,11 @@ def test_equals_the_paper(problem):
 
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-12), (np.float32, 3e-6)])
-def test_equals_steps_on_dense_rows(problem, dtype, tolerance, steps_in_spans):
+def test_equals_steps_on_dense_rows(problem, dtype, tolerance, group_lengths):
     dense = learn(ArraySource(make(dtype).toarray()), problem)
-    assert steps_in_spans == []
+    assert group_lengths == []
     sparse_rows = learn(SparseSource(make(dtype)), problem)
-    assert steps_in_spans == [5, 5, 2] * 2  # a group ends where an epoch does
+    assert group_lengths == [5, 5, 2] * 2  # a group ends where an epoch does
     assert sparse_rows.dictionary.dtype == dtype
     for name in ("dictionary", "data_code", "code_gram", "sizes", "feature_counts", "idle_rows"):
         expected = getattr(dense, name)
@@ -135,7 +135,7 @@ def test_threads_do_not_change_a_bit():
     np.testing.assert_array_equal(one.data_code, two.data_code)
 
 
-def test_goes_on_bit_by_bit_from_where_it_was_stopped(steps_in_spans):
+def test_a_resumed_fit_has_the_same_bits(group_lengths):
     source, problem = SparseSource(make(np.float32)), PROBLEMS["lasso"]
     options, seen = SolverOptions(9, batch_size=20, n_epochs=2), []
 
@@ -152,7 +152,7 @@ def test_goes_on_bit_by_bit_from_where_it_was_stopped(steps_in_spans):
     np.testing.assert_array_equal(resumed.code_gram, undisturbed.code_gram)
 
 
-def test_stops_when_the_objective_settles(steps_in_spans):
+def test_stops_when_the_objective_has_converged(group_lengths):
     source, options = SparseSource(make()), SolverOptions(9, batch_size=20, n_epochs=1000, tol=0.1)
     state = fit(source, PROBLEMS["ridge"], options, sample=source)
     assert last_decrease(state.checks) <= 0.1
@@ -167,7 +167,7 @@ def test_keeps_the_last_codes():
     np.testing.assert_allclose(codes[0], codes[1], atol=1e-12)
 
 
-def test_starts_unused_atoms_anew():
+def test_re_initializes_unused_atoms():
     problem = Problem(0.02, ElasticNet(1.0), NormBall("l2"))
     X = make(np.float32)
     atoms = problem.constraint.fill(X[20:29].toarray())
@@ -191,14 +191,14 @@ def test_starts_unused_atoms_anew():
     ],
     ids=["many-stored", "l1-ball", "positive-atoms", "masks", "large-batches"],
 )
-def test_everything_else_takes_plain_steps(density, problem, options, steps_in_spans):
+def test_other_problems_take_plain_steps(density, problem, options, group_lengths):
     X = sparse.random_array((60, 200), density=density, format="csr", rng=np.random.default_rng(0))
     sparse_rows, dense = (learn(source, problem, **options) for source in (SparseSource(X), ArraySource(X.toarray())))
-    assert steps_in_spans == []
+    assert group_lengths == []
     np.testing.assert_array_equal(sparse_rows.dictionary, dense.dictionary)
 
 
-def test_an_estimator_takes_parts(steps_in_spans):
+def test_partial_fit(group_lengths):
     X = make(np.float32)
     estimator = MaskedDictionaryLearning(9, alpha=0.02, batch_size=20, init=X[:9].toarray(), random_state=0)
     for start in range(0, 230, 40):
@@ -209,16 +209,16 @@ def test_an_estimator_takes_parts(steps_in_spans):
     np.testing.assert_allclose(estimator.components_, whole.components_, atol=1e-5)
 
 
-def test_reads_a_file(tmp_path, monkeypatch, steps_in_spans):
+def test_reads_a_file(tmp_path, monkeypatch, group_lengths):
     anndata = pytest.importorskip("anndata")
     X = make()
     anndata.AnnData(X).write_h5ad(tmp_path / "cells.h5ad")
     estimator = MaskedDictionaryLearning(9, alpha=0.02, batch_size=20, n_epochs=1, random_state=0)
     atoms = estimator.fit(tmp_path / "cells.h5ad").components_
-    assert sum(steps_in_spans) == 12
+    assert sum(group_lengths) == 12
     monkeypatch.setattr("terafactor.data.source.SPARSE_SHARE", 0.0)
     plain = estimator.fit(tmp_path / "cells.h5ad").components_
-    assert sum(steps_in_spans) == 12
+    assert sum(group_lengths) == 12
     np.testing.assert_allclose(atoms, plain, atol=1e-10)
 
 

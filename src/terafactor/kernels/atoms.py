@@ -115,7 +115,7 @@ def sweep_tiles(
     scratch; new_sizes (k, tiles + 1) out: psi of each moved atom on each tile and, last, outside the mask.
     """
     n_components, n_observed = atoms.shape
-    n_tiles, n_sums = partial.shape[1], 0
+    n_tiles, n_sums = partial.shape[1], np.int64(0)  # not a literal: see jit.py
     first_tile, last_tile = rank * n_tiles // n_threads, (rank + 1) * n_tiles // n_threads
     weights, at_start = sweep_weights(code_gram, len(candidates), atoms.dtype)
     floor = least_curvature(code_gram)

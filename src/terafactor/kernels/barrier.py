@@ -1,8 +1,7 @@
 """A barrier for threads inside one compiled kernel.
 
-Threads run a kernel together, each on its own tiles, without the interpreter lock. Where all need what all computed,
-each adds one to a shared counter and waits until the counter says that everybody has arrived. A thread that cannot
-arrive, because of an error, sets the counter to ``RELEASED``, and nobody waits any more.
+Threads run the same kernel, each on its own tiles, without the interpreter lock. At a barrier each thread increments a
+shared counter and waits until all have. A thread that fails sets it to ``RELEASED``, which releases the others.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from numba.extending import intrinsic
 from terafactor.kernels.jit import jit
 
 SPINS = 2000
-"""Reads of the counter before a thread yields its core: more threads than cores would stall otherwise."""
+"""Reads of the counter before a thread yields its core, for when there are more threads than cores."""
 
 RELEASED = 2**62
-"""More than any number of arrivals."""
+"""A count that no number of arrivals reaches."""
 
 yield_core = types.ExternalFunction("SwitchToThread" if sys.platform == "win32" else "sched_yield", types.int32())
 
@@ -30,7 +29,7 @@ def _counter(builder, address):
 
 @intrinsic
 def _arrive(typing, address):
-    """Add one to the integer at ``address``; what was written before is visible to those who see the new value."""
+    """Add one to the integer at ``address``; threads that see the new value see all earlier writes too."""
 
     def codegen(context, builder, signature, args):
         return builder.atomic_rmw("add", _counter(builder, args[0]), ir.Constant(ir.IntType(64), 1), "acq_rel")
@@ -40,7 +39,7 @@ def _arrive(typing, address):
 
 @intrinsic
 def _arrived(typing, address):
-    """Return the integer at ``address``, read from memory again."""
+    """Return the integer at ``address``, with an atomic read."""
 
     def codegen(context, builder, signature, args):
         return builder.load_atomic(_counter(builder, args[0]), "acquire", 8)
@@ -50,7 +49,7 @@ def _arrived(typing, address):
 
 @jit
 def wait_for_all(address, expected):
-    """Wait until ``expected`` threads have arrived at the counter, counted from the start of the kernel."""
+    """Wait until the counter at ``address`` is ``expected``: arrivals of all threads since the kernel started."""
     _arrive(address)
     spins = 0
     while _arrived(address) < expected:
@@ -63,7 +62,8 @@ def wait_for_all(address, expected):
 def sum_tiles(partial, n_sums, n_threads, barrier):
     """Wait for all threads, then return the sums over tiles of ``partial`` (2, tiles, 4), in the order of tiles.
 
-    n_sums: sums made so far. The halves of ``partial`` are used in turn: nobody overwrites what another still reads.
+    n_sums: number of sums before this one. The halves of ``partial`` alternate, so that no thread overwrites what
+    another still reads.
     """
     if n_threads > 1:
         wait_for_all(barrier, (n_sums + 1) * n_threads)

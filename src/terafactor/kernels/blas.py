@@ -1,8 +1,8 @@
-"""BLAS inside kernels: matrix products without the interpreter lock, on slices of arrays that stay in place.
+"""BLAS inside kernels: matrix products without the interpreter lock, on slices of arrays, without copies.
 
-``numpy.matmul`` needs the lock between two calls, and two threads that want it at the same time put each other to
-sleep; with tiles of a tenth of a millisecond that costs more than the second thread brings. Numba's own ``np.dot``
-copies slices. Addresses of routines are passed to kernels as integers, so that compiled code can be cached.
+``numpy.matmul`` takes the lock between two calls. A tile takes a tenth of a millisecond: threads that contend for the
+lock that often lose more time than they gain. Numba's ``np.dot`` copies slices. The addresses of routines are passed to
+kernels as integers, so that compiled code can be cached.
 """
 
 from __future__ import annotations
@@ -20,20 +20,18 @@ from numba.extending import intrinsic
 from scipy.linalg import cython_blas
 from threadpoolctl import threadpool_info
 
-from terafactor.kernels.jit import jit
-
 FLOAT64 = np.dtype(np.float64)
 
 OURS = re.compile(r"[\\/](numpy|scipy)(\.libs)?[\\/]")
-"""Where wheels of NumPy and SciPy keep their libraries."""
+"""Paths of the libraries in wheels of NumPy and SciPy."""
 
 
 @cache
 def address(routine: str, dtype: np.dtype[Any]) -> int:
     """Return the address of a BLAS routine, "gemm" or "syrk", for float32 or float64.
 
-    NumPy and SciPy each bring an OpenBLAS of their own, and on thin matrices one release can be half as fast again as
-    another: the newest one loaded is taken. SciPy's interface is what remains with any other BLAS.
+    NumPy and SciPy each ship an OpenBLAS. The newest is used: on thin matrices releases differ by up to 50 %. With any
+    other BLAS, it is the routine of SciPy's Cython interface.
     """
     name = ("s" if dtype == np.float32 else "d") + routine
     for library in _openblas_libraries():
@@ -45,9 +43,9 @@ def address(routine: str, dtype: np.dtype[Any]) -> int:
 
 
 def _openblas_libraries() -> list[ctypes.CDLL]:
-    """Return the OpenBLAS libraries of this process, the newest first: those of NumPy and SciPy where these have some.
+    """Return the OpenBLAS libraries of this process, the newest first: only those of NumPy and SciPy if there are any.
 
-    Others come and go with what else is imported, and the bits of results would with them.
+    Libraries of other packages depend on what else is imported, and the bits of results must not.
     """
     found = [library for library in threadpool_info() if library["internal_api"] == "openblas"]
     found = [library for library in found if OURS.search(library["filepath"])] or found
@@ -65,6 +63,26 @@ def _scipy_address(name: str) -> int:
     return int(pointer(capsule, label(capsule)))
 
 
+def _matrix(context, builder, kind, value):
+    """Return how BLAS sees a matrix whose rows, or columns, are contiguous.
+
+    That is its address, letter (N for contiguous rows, else T), leading dimension, and numbers of rows and columns.
+    """
+    array = context.make_array(kind)(context, builder, value)
+    rows, columns = cgutils.unpack_tuple(builder, array.shape)
+    row_step, column_step = cgutils.unpack_tuple(builder, array.strides)
+    by_row = builder.icmp_signed("==", column_step, array.itemsize)
+    letter = builder.select(by_row, _letter("N"), _letter("T"))
+    step = builder.sdiv(builder.select(by_row, row_step, column_step), array.itemsize)
+    width = builder.select(by_row, columns, rows)  # BLAS refuses a smaller step, which a single row may have
+    leading = builder.select(builder.icmp_signed("<", step, width), width, step)
+    return array.data, letter, leading, rows, columns
+
+
+def _letter(letter):
+    return ir.Constant(ir.IntType(8), ord(letter))
+
+
 def _call(builder, routine, arguments):
     """Emit a call in Fortran's way, every argument by reference.
 
@@ -78,75 +96,37 @@ def _call(builder, routine, arguments):
     builder.call(builder.inttoptr(routine, signature.as_pointer()), pointers)
 
 
-def _letter(builder, code):
-    return builder.trunc(code, ir.IntType(8))
-
-
-def _pointer(builder, address, scalar):
-    return builder.inttoptr(address, scalar.type.as_pointer())
-
-
 @intrinsic
-def _gemm(typing, routine, trans_a, trans_b, m, n, k, a, lda, b, ldb, beta, c, ldc):
-    """Column-major ``c = op(a) @ op(b) + beta * c``; trans_a, trans_b: codes of N and T; a, b, c: addresses."""
-
-    def codegen(context, builder, signature, args):
-        routine, trans_a, trans_b, m, n, k, a, lda, b, ldb, beta, c, ldc = args
-        a, b, c = (_pointer(builder, address, beta) for address in (a, b, c))
-        one = ir.Constant(beta.type, 1.0)
-        letters = (_letter(builder, trans_a), _letter(builder, trans_b))
-        _call(builder, routine, [*letters, m, n, k, one, a, lda, b, ldb, beta, c, ldc])
-        return context.get_dummy_value()
-
-    number = types.int64
-    before, after = [number] * 10, [number] * 2
-    return types.void(*before, beta, *after), codegen
-
-
-@intrinsic
-def _syrk(typing, routine, triangle, trans, n, k, a, lda, beta, c, ldc):
-    """Column-major ``c = op(a) @ op(a)' + beta * c``, one triangle; codes of letters as in BLAS."""
-
-    def codegen(context, builder, signature, args):
-        routine, triangle, trans, n, k, a, lda, beta, c, ldc = args
-        a, c = _pointer(builder, a, beta), _pointer(builder, c, beta)
-        one = ir.Constant(beta.type, 1.0)
-        _call(builder, routine, [_letter(builder, triangle), _letter(builder, trans), n, k, one, a, lda, beta, c, ldc])
-        return context.get_dummy_value()
-
-    number = types.int64
-    return types.void(*[number] * 7, beta, number, number), codegen
-
-
-N, T, LOWER = ord("N"), ord("T"), ord("L")
-
-
-@jit
-def leading(matrix):
-    """Return how BLAS sees a matrix whose rows, or columns, are contiguous: N or T, and its leading dimension."""
-    if matrix.strides[1] == matrix.itemsize:
-        return N, max(matrix.strides[0] // matrix.itemsize, matrix.shape[1])
-    return T, max(matrix.strides[1] // matrix.itemsize, matrix.shape[0])
-
-
-@jit
-def add_product(gemm, a, b, keep, c):
+def add_product(typing, gemm, a, b, keep, c):
     """``c = keep * c + a @ b``. a, b: slices or transposes; c: contiguous rows. gemm: ``address("gemm", dtype)``.
 
-    BLAS is column-major: what it sees are the transposes, and ``c.T = b.T @ a.T``. With keep 0, c may hold anything.
+    BLAS is column-major: it sees the transposes, and ``c.T = b.T @ a.T``. With keep 0, c may hold anything.
     """
-    trans_a, lda = leading(a)
-    trans_b, ldb = leading(b)
-    ldc = max(c.strides[0] // c.itemsize, c.shape[1])
-    _gemm(
-        gemm, trans_b, trans_a, b.shape[1], a.shape[0], a.shape[1], b.ctypes.data, ldb, a.ctypes.data, lda,
-        c.dtype.type(keep), c.ctypes.data, ldc,
-    )  # fmt: skip
+
+    def codegen(context, builder, signature, args):
+        kinds = signature.args
+        a, trans_a, lda, m, k = _matrix(context, builder, kinds[1], args[1])
+        b, trans_b, ldb, _, n = _matrix(context, builder, kinds[2], args[2])
+        c, _, ldc, _, _ = _matrix(context, builder, kinds[4], args[4])
+        beta = context.cast(builder, args[3], kinds[3], kinds[4].dtype)
+        one = ir.Constant(beta.type, 1.0)
+        _call(builder, args[0], [trans_b, trans_a, n, m, k, one, b, ldb, a, lda, beta, c, ldc])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, a, b, keep, c), codegen
 
 
-@jit
-def add_upper_square(syrk, a, keep, c):
+@intrinsic
+def add_upper_square(typing, syrk, a, keep, c):
     """``c = keep * c + a.T @ a``, its upper triangle only. a: slice or transpose; c: contiguous rows."""
-    trans, lda = leading(a)
-    ldc = max(c.strides[0] // c.itemsize, c.shape[1])
-    _syrk(syrk, LOWER, trans, a.shape[1], a.shape[0], a.ctypes.data, lda, c.dtype.type(keep), c.ctypes.data, ldc)
+
+    def codegen(context, builder, signature, args):
+        kinds = signature.args
+        a, trans, lda, k, n = _matrix(context, builder, kinds[1], args[1])
+        c, _, ldc, _, _ = _matrix(context, builder, kinds[3], args[3])
+        beta = context.cast(builder, args[2], kinds[2], kinds[3].dtype)
+        one = ir.Constant(beta.type, 1.0)
+        _call(builder, args[0], [_letter("L"), trans, n, k, one, a, lda, beta, c, ldc])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, a, keep, c), codegen

@@ -1,7 +1,7 @@
 r"""Codes by coordinate descent: :math:`\min_a \tfrac12 |x - a D|^2 + l_1 |a|_1 + \tfrac{l_2}{2} |a|^2`.
 
-The data enter only through the Gram matrix ``D D'`` and the products ``x D'``, in float64 whatever the data: the
-matrices are k x k, so precision is free here.
+The data enter only through the Gram matrix ``D D'`` and the products ``x D'``. Both are in float64 whatever the data:
+matrices are k x k, so precision costs little.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from terafactor.kernels.jit import jit
 from terafactor.kernels.solve import cholesky, solve_triangles
 
 FEW_PRODUCTS = 2**13
-"""Rows times squared number of atoms up to which descent from zero is as fast as to look for a start."""
+"""Rows times squared number of atoms up to which descent from zero is as fast as :func:`signed_start`."""
 
 WEAK_PENALTY = 0.2
 """Share of the mean absolute product up to which an l1 term leaves most codes nonzero."""
 
 ALIKE = 1e-3
-"""Ratio of squared pivots below which atoms resemble each other too much to know the signs of their codes."""
+"""Ratio of squared pivots below which atoms are too correlated to guess the signs of their codes."""
 
 PATIENCE = 64
-"""Passes of coordinate descent after which the nonzero codes are solved for at once."""
+"""Passes of coordinate descent after which the nonzero codes are found by a linear system."""
 
 SHARE = 4
-"""Multiplications in these solutions over those in passes, at the most."""
+"""Bound on the multiplications in these systems, relative to those in the passes."""
 
 
 @jit
@@ -77,7 +77,7 @@ def find_gradient(gram, products, code, gradient):
 
 @jit
 def descend(gram, gradient, code, l1, l2, positive, only_active):
-    """Do one pass of coordinate descent; return the largest violation met before each update.
+    """Do one pass of coordinate descent; return the largest violation, each measured before the update.
 
     gram (k, k); gradient (k,) in/out, ``x D' - a D D'``; code (k,) in/out.
     """
@@ -99,13 +99,13 @@ def descend(gram, gradient, code, l1, l2, positive, only_active):
 
 @jit
 def solve_active(gram, products, l1, l2, code, active, system, target):
-    """Move the nonzero codes to where they are optimal if they keep their signs, or until one is zero: tell if so.
+    """Move the nonzero codes to the optimum for their signs, or until the first is zero; return whether one is.
 
-    With A the nonzero codes and s their signs, that is ``(D_A D_A' + l2) a_A = x D_A' - l1 s``; the objective is
-    quadratic on the way there, and falls. Coordinate descent needs as many passes as atoms resemble each other, this
-    does not. active, target (k,), system (k, k): scratch.
+    With A the nonzero codes and s their signs, the optimum solves ``(D_A D_A' + l2) a_A = x D_A' - l1 s``. On the way
+    the objective is quadratic, and decreases. The more correlated atoms are, the more passes coordinate descent takes;
+    the cost of this does not depend on it. active, target (k,), system (k, k): scratch.
     """
-    n = 0
+    n = np.int64(0)  # not a literal: see jit.py
     for j in range(len(code)):
         if code[j] != 0.0:
             active[n] = j
@@ -131,12 +131,12 @@ def solve_active(gram, products, l1, l2, code, active, system, target):
 
 
 def signed_start(gram: Array, products: Array, l1: float, l2: float) -> Array | None:
-    """Return codes (b, k) that coordinate descent can start from, where most of them will not be zero; or None.
+    """Return a start (b, k) for coordinate descent where few codes will be zero; None where zeros are the better start.
 
-    gram (k, k), products (b, k). If the signs s of all codes were known, and none zero, codes would solve
-    ``a (D D' + l2) = x D' - l1 s``. Here s are the signs without an l1 term, and codes that turn out to have another
-    sign are set to zero. Atoms that resemble each other would have codes of either sign and any size, and a strong l1
-    term leaves few codes: then zeros are a better start. Takes half of the time of weakly penalized codes.
+    gram (k, k), products (b, k). Codes without zeros and with signs s solve ``a (D D' + l2) = x D' - l1 s``. Here s are
+    the signs without an l1 term, and codes that get another sign are set to zero. Zeros are better with a strong l1
+    term, which leaves few codes, and with correlated atoms, whose codes have arbitrary signs. Halves the time of weakly
+    penalized codes.
     """
     if products.size * len(gram) <= FEW_PRODUCTS or l1 * products.size > WEAK_PENALTY * np.abs(products).sum():
         return None
@@ -153,13 +153,13 @@ def signed_start(gram: Array, products: Array, l1: float, l2: float) -> Array | 
 
 @jit
 def elastic_net_codes(grams, products, l1, l2, positive, tolerance, max_passes, codes):
-    """Code rows by coordinate descent; return how many did not converge.
+    """Compute codes by coordinate descent; return how many rows did not converge.
 
-    grams (b, k, k), or (1, k, k) where all rows share one; products (b, k); l1, l2 (b,); codes (b, k) in/out: where
-    the descent starts. A row is done when every violation of the optimality conditions is below ``tolerance`` times its
+    grams (b, k, k), or (1, k, k) where all rows share one; products (b, k); l1, l2 (b,); codes (b, k) in/out: start and
+    result. A row has converged when every violation of the optimality conditions is below ``tolerance`` times its
     largest product. Passes over the nonzero coordinates alternate with passes over all, since most coordinates of a
-    sparse code stay at zero. When they get many, :func:`solve_active` helps out, for :data:`SHARE` times the
-    multiplications that they took.
+    sparse code stay zero. Every :data:`PATIENCE` passes :func:`solve_active` runs, within :data:`SHARE` times the
+    multiplications of the passes.
     """
     n_rows, k = codes.shape
     gradient, target, system, active = np.empty(k), np.empty(k), np.empty((k, k)), np.empty(k, np.int64)
@@ -171,7 +171,7 @@ def elastic_net_codes(grams, products, l1, l2, positive, tolerance, max_passes, 
         for j in range(k):
             allowed = max(allowed, tolerance * abs(wanted[j]))
         worst = largest_violation(gradient, code, l1[row], l2[row], positive)
-        n_passes, waited, spent, only_active = 0, 0, 0.0, 0
+        n_passes, waited, spent, only_active = 0, 0, 0.0, np.int64(0)
         while worst > allowed and n_passes < max_passes:
             met = descend(gram, gradient, code, l1[row], l2[row], positive, only_active)
             if met <= allowed and only_active == 0:
@@ -199,7 +199,7 @@ def elastic_net_codes(grams, products, l1, l2, positive, tolerance, max_passes, 
 def ridge_codes(grams, products, l2, codes):
     """``codes[i] = np.linalg.solve(grams[i] + l2[i], products[i])``. grams (b, k, k); products, codes (b, k); l2 (b,).
 
-    A row whose system is zero has the code zero.
+    The code of a row whose system is zero is zero.
     """
     k = codes.shape[1]
     system = np.empty((k, k))

@@ -1,4 +1,4 @@
-"""The one way to compile a kernel, and to know when that happens."""
+"""Compiling kernels: the decorator that all of them use, its cache on disk, and the announcement in the log."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ logger = logging.getLogger("terafactor")
 
 # Sums may be reassociated (SIMD) and fused; NaN and infinities keep their meaning.
 FAST_MATH = {"reassoc", "contract", "nsz", "arcp"}
-# Kernels are inlined in those that call them. A copy of its own in each caller's machine code would be optimized by its
-# surroundings, and the loader would take whichever copy came first: bits would depend on what a process ran before.
+# Kernels are inlined in their callers. Otherwise each caller's machine code would contain its own copy of a kernel,
+# optimized differently, and the loader would use the first one loaded: bits would depend on what a process ran before.
 OPTIONS = {"nogil": True, "fastmath": FAST_MATH, "error_model": "numpy", "forceinline": True}
 
 PACKAGE = Path(__file__).parent.parent
@@ -33,12 +33,14 @@ _uncached_reported = False
 def jit(function: Callable[..., Any]) -> Any:
     """Compile a kernel at its first call, without the interpreter lock, and cache the machine code on disk.
 
-    Where no cache folder is writable the kernel is compiled in every process; a warning says so once.
+    Without a writable cache folder every process compiles the kernel; a warning is logged once. A variable that starts
+    as a literal and is passed to another kernel compiles that kernel twice, for the literal first: start it as
+    ``np.int64(0)``.
     """
     global _uncached_reported
     try:
         kernel = numba.njit(cache=True, **OPTIONS)(function)
-    except RuntimeError as error:  # Numba raises it at decoration when it finds nowhere to write
+    except RuntimeError as error:  # raised by Numba, when decorating, if no folder is writable
         if not _uncached_reported:
             _uncached_reported = True
             logger.warning(
@@ -55,12 +57,12 @@ def jit(function: Callable[..., Any]) -> Any:
 
 @cache
 def drop_stale_cache(folder: Path, file: Path) -> None:
-    """Remove the machine code of one kernel file if that file, or one that it imports from, has changed since.
+    """Remove the machine code of a kernel file if that file, or one that it imports from, has changed.
 
-    Numba looks only at the file of a kernel, not at those it calls into: after a change there it would run old code.
+    Numba checks only the file of the kernel itself, not the files of kernels that it calls: it would run stale code.
     """
     stamp = folder / f"{file.stem}.sha256"  # one for each file: processes that start together do not undo each other's
-    with contextlib.suppress(OSError):  # read-only: then what is there was compiled from these files
+    with contextlib.suppress(OSError):  # a read-only cache was compiled from these files
         folder.mkdir(parents=True, exist_ok=True)
         digest = source_digest(file)
         if not stamp.exists() or stamp.read_bytes() != digest.encode():
@@ -72,7 +74,7 @@ def drop_stale_cache(folder: Path, file: Path) -> None:
 
 
 def source_digest(file: Path) -> str:
-    """Return a digest of a file and of all files of the package that it imports from, directly or through others."""
+    """Return a digest of a file and of all files of the package that it imports from, directly or indirectly."""
     found, waiting = set[Path](), [file]
     while waiting:
         current = waiting.pop()
@@ -85,12 +87,12 @@ def source_digest(file: Path) -> str:
 
 
 def cache_folder() -> Path | None:
-    """Return the folder of compiled kernels, None where no folder is writable."""
+    """Return the folder of compiled kernels; None if no folder is writable."""
     return next((Path(kernel.stats.cache_path) for kernel in _kernels if kernel.stats.cache_path), None)
 
 
 class _Compilation(event.Listener):
-    """Notices the first compilation and announces it."""
+    """Announces the first compilation."""
 
     def __init__(self, purpose: str) -> None:
         self.purpose = purpose
@@ -107,7 +109,7 @@ class _Compilation(event.Listener):
 
 @contextlib.contextmanager
 def announcing_compilation(purpose: str) -> Generator[None, None, None]:
-    """Log a line when the block has to compile something, and another one with the time it took."""
+    """Log a line when the block starts to compile something, and one with the time that it took."""
     listener, started = _Compilation(purpose), time.perf_counter()
     with event.install_listener("numba:compile", listener):
         yield

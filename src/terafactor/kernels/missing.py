@@ -1,8 +1,8 @@
-r"""Rows that each observe features of their own.
+r"""Rows with missing values: each observes its own set of features.
 
-Row i sees the features S_i only: its Gram matrix is the sum over them of :math:`d_f d_f'`. Where few are missing it is
-the Gram matrix of all features less that of the missing ones, where few are there it is their own; either way the cost
-is that of the smaller set. Products need no care: a missing value set to zero adds nothing to them.
+The Gram matrix of row i is the sum of :math:`d_f d_f'` over its observed features. Where most are observed, it is the
+Gram matrix of all features minus that of the missing ones: the cost is that of the smaller set. Products need no care,
+since missing values are set to zero.
 """
 
 import numpy as np
@@ -42,25 +42,24 @@ def split_missing(values, observed, per_feature):
 
 
 @jit
-def row_grams(syrk, features, observed, gram, precision, start, stop, grams):
-    """``grams[i - start] = features[observed[i]].T @ features[observed[i]]`` for rows i from start to stop.
+def row_grams(syrk, features, observed, gram, precision, grams):
+    """``grams[i] = features[observed[i]].T @ features[observed[i]]``, regularized.
 
     syrk: address of BLAS; features (s, k): the atoms, transposed; observed (b, s); gram (k, k): that of all features,
-    float64; precision: relative error of one operation; grams (n, k, k) out, float64, made definite as in
-    :func:`~terafactor.kernels.statistics.add_grams`. A Gram matrix less most of itself would be little but rounding,
-    so each row decides which of the two sums to make.
+    float64, regularized; precision: relative error of one operation; grams (b, k, k) out, float64. Each row subtracts
+    or adds, whichever takes fewer features: what remains of a difference of nearly equal matrices is rounding error.
     """
     n_features, k = features.shape
     panel, part = np.empty((PANEL, k), features.dtype), np.empty((k, k), features.dtype)
     chosen = np.empty(n_features + 1, np.int64)
-    for row in range(start, stop):
-        seen, out = observed[row], grams[row - start]
+    for row in range(len(observed)):
+        seen, out = observed[row], grams[row]
         n_observed = 0
         for i in range(n_features):
             n_observed += seen[i]
         subtract = 2 * n_observed >= n_features
         n_chosen = 0
-        for i in range(n_features):  # without a branch, which would be guessed wrong every other time
+        for i in range(n_features):  # no branch: the processor would mispredict it
             chosen[n_chosen] = i
             n_chosen += seen[i] != subtract
         for a in range(k):

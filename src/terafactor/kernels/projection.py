@@ -1,14 +1,14 @@
-r"""Projection of an atom on a ball, all its entries or the observed ones only.
+r"""Projection of an atom on a ball: of all its entries, or of the observed ones with the others fixed.
 
 Every ball of terafactor is :math:`\{d : \psi(d) \le c\}` with
 :math:`\psi(d) = \mu |d|_1 + \tfrac{\nu}{2} |d|_2^2`: the l1 ball has (mu, nu) = (1, 0), the elastic-net ball
-(rho, 1 - rho), and the l2 ball (0, 2) with the squared radius. Since psi adds over features, the projection that keeps
-the entries outside the mask (the set T_j of the paper) is the same problem on the mask with the rest of the budget.
+(rho, 1 - rho), and the l2 ball (0, 2) with the squared radius. Since psi is a sum over features, the projection that
+fixes the entries outside the mask (the set T_j of the paper) is the same problem on the mask, with a smaller bound.
 
 The projection of v is :math:`d_i = S_{\lambda \mu}(v_i) / (1 + \lambda \nu)` with the smallest multiplier
 :math:`\lambda \ge 0` that satisfies the constraint. As a function of lambda, psi(d) is convex and decreasing: Newton's
-method from the left of the root climbs to it without passing it, and from the right lands on the left at once. It can
-therefore start anywhere; starting at the multiplier of the previous step it takes two or three passes.
+method from the left of the root converges monotonically, and one step from the right leads to the left. It can start
+anywhere; from the multiplier of the previous step it takes two or three passes.
 """
 
 import numpy as np
@@ -18,6 +18,7 @@ from terafactor.kernels.barrier import sum_tiles
 from terafactor.kernels.jit import jit
 
 MAX_NEWTON = 100
+"""Bound on the steps of Newton's method; a handful is usual."""
 
 
 @jit
@@ -59,11 +60,11 @@ def newton_step(multiplier, best, factor, count, total, squares, l1_weight, l2_w
     """Do one step of Newton's method; return the next multiplier, the best so far, its factor, and whether it is done.
 
     count, total, squares: :func:`excess_sums` at the threshold ``multiplier * l1_weight``, over all values; best: -1
-    before the first step; factor: what brings the values that the best one leaves inside the budget, when they are so
-    large that no threshold in their precision does.
+    before the first step; factor: scale that brings the values inside the budget where no threshold in their precision
+    does, because they are too large.
     """
     if count == 0.0:  # to the right of the root, where the slope is zero
-        if best < 0.0 and multiplier > 0.0:  # a start that is out of date
+        if best < 0.0 and multiplier > 0.0:  # a stale start
             return 0.0, best, factor, False
         return multiplier, best if best >= 0.0 else np.inf, factor, True
     scale = 1.0 / (1.0 + multiplier * l2_weight)
@@ -72,10 +73,10 @@ def newton_step(multiplier, best, factor, count, total, squares, l1_weight, l2_w
     slope = scale * (l1_weight * l1_weight * count + 2.0 * l2_weight * (linear + quadratic))
     following = max(multiplier + gap / slope, 0.0)
     # The second test: a finer multiplier would not change the threshold in the precision of the data.
-    settled = abs(gap) <= precision * budget
-    done = settled or abs(following - multiplier) <= precision * multiplier
+    converged = abs(gap) <= precision * budget
+    done = converged or abs(following - multiplier) <= precision * multiplier
     if done or gap > 0.0:
-        best, factor = multiplier, 1.0 if settled or gap <= 0.0 else filling_factor(linear, quadratic, budget)
+        best, factor = multiplier, 1.0 if converged or gap <= 0.0 else filling_factor(linear, quadratic, budget)
     return following, best, factor, done
 
 
@@ -89,10 +90,10 @@ def filling_factor(linear, quadratic, budget):
 def find_multiplier(
     values, first_tile, last_tile, l1_weight, l2_weight, size, budget, start, partial, n_sums, n_threads, barrier
 ):
-    """Return the multiplier that brings ``values`` (s,) inside the budget, its factor, and the sums over tiles made.
+    """Return the multiplier that brings ``values`` (s,) inside the budget, its factor, and the new ``n_sums``.
 
-    size: psi of the values; budget: psi allowed; start: where Newton's method begins. The multiplier is infinite when
-    only zero fits. Several threads search together, each on its tiles; see :func:`sum_tiles` for the last arguments.
+    size: psi of the values; budget: bound of psi; start: where Newton's method starts. The multiplier is infinite when
+    only zero fits. Threads share the search, each on its tiles; see :func:`sum_tiles` for the last arguments.
     """
     if size <= budget:
         return 0.0, 1.0, n_sums
@@ -133,7 +134,7 @@ def shrink(values, multiplier, factor, l1_weight, l2_weight, out):
 def project(values, l1_weight, l2_weight, budget, positive, partial):
     """Project ``values`` (s,), in place, on ``{d : psi(d) <= budget}``, and on ``d >= 0`` when positive.
 
-    Clipping first is exact: a negative entry of v would only be shrunk to zero. partial (2, tiles, 4): scratch.
+    Clipping first is exact: the projection of a negative entry is zero. partial (2, tiles, 4): scratch.
     """
     if positive:
         for i in range(len(values)):

@@ -1,4 +1,4 @@
-"""Symmetric positive definite k x k systems: one Cholesky factorization for codes, one elimination for ratings."""
+"""Symmetric positive definite k x k systems: Cholesky factorization for codes, elimination for ratings."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ SINGULAR = 1e-12
 """Ratio of squared pivots below which a system counts as singular."""
 
 SMALLEST = 1e-7
-"""Pivot of the elimination below which a direction counts as undetermined, relative to the largest diagonal entry."""
+"""Smallest pivot of the elimination, relative to the largest diagonal entry: smaller ones are rounding errors."""
 
 
 def solve_rows(system: Array, rows: Array) -> Array:
-    """Return the a with ``a @ system == row`` for each of the ``rows`` (b, k), all float64, by LAPACK.
+    """Return the solution a of ``a @ system == row`` for each of the ``rows`` (b, k), all float64, by LAPACK.
 
-    A singular system gets its solution of least norm; one that is not finite, NaN.
+    Of a singular system, return the solution of least norm; of one that is not finite, NaN.
     """
     factor, failed = lapack.dpotrf(system)
     pivots = factor.diagonal()
@@ -32,14 +32,14 @@ def solve_rows(system: Array, rows: Array) -> Array:
 def is_definite(system: Array) -> bool:
     """Whether ``system`` (k, k), float64, is positive definite."""
     factor, failed = lapack.dpotrf(system)
-    return not failed and bool((factor.diagonal() > 0).all())  # some libraries let NaN pass
+    return not failed and bool((factor.diagonal() > 0).all())  # some libraries factorize NaN without an error
 
 
 @jit
 def cholesky(system, n):
-    """``system = np.linalg.cholesky(system)``, lower triangle, in place. system: its first n rows and columns count.
+    """``system[:n, :n] = np.linalg.cholesky(system[:n, :n])``, lower triangle, in place.
 
-    Pivots that rounding has made too small are raised: the solution then is large in that direction, not infinite.
+    Pivots that rounding makes too small are raised: the solution is then large in that direction, not infinite.
     """
     for j in range(n):
         row, size = system[j], system[j, j]
@@ -56,7 +56,7 @@ def cholesky(system, n):
 
 @jit
 def solve_triangles(factor, right, n):
-    """``right = np.linalg.solve(L @ L.T, right)`` in place, with L of :func:`cholesky`; the first n entries count."""
+    """``right[:n] = np.linalg.solve(L @ L.T, right[:n])`` in place, with L from :func:`cholesky`."""
     for j in range(n):
         row = factor[j]
         for h in range(j):
@@ -74,9 +74,9 @@ def eliminate(system, n_components):
     """Factorize a symmetric system in place, right-hand side and inverse included.
 
     system (width, width) in/out. In: upper triangle of A (k, k), right-hand side in the last column. Out, with
-    A = L D L': D on the diagonal, the inverse of L below it (its diagonal of ones left out), D L' above it, and the
-    inverse of L times the right-hand side in the last column. Every row takes its multiple of the pivot's row as a
-    whole: what is below the diagonal is free, so the inverse grows there.
+    A = L D L': D on the diagonal, the inverse of L below it (without its unit diagonal), D L' above it, and the inverse
+    of L times the right-hand side in the last column. Each update covers whole rows: the part below the diagonal, which
+    A does not use, becomes the inverse.
     """
     largest = system[0, 0]
     for j in range(1, n_components):
@@ -95,7 +95,7 @@ def eliminate(system, n_components):
 
 @jit
 def read_solution(system, n_components, scale, solution, variance):
-    """Read from an eliminated system the solution and ``scale`` times the diagonal of the inverse, both (width,) out.
+    """Compute from an eliminated system the solution and ``scale`` times the diagonal of the inverse, (width,) out.
 
     The inverse of A is M' D^-1 M with M the inverse of L.
     """

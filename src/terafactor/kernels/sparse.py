@@ -1,8 +1,8 @@
-"""The parts of :mod:`terafactor.solver.learners.sparse` that touch features or stored entries.
+"""Kernels of :mod:`terafactor.solver.learners.sparse`.
 
-Rows come compressed by column, as ``starts``, ``rows`` (ascending) and ``entries``. The first two are unsigned: an
-index that may be negative costs a comparison, which in loops as short as these doubles the time. Matrices over features
-are transposed, (p, k), each feature contiguous.
+Rows are compressed by column (CSC): ``starts``, ``rows`` (ascending) and ``entries``. The first two are unsigned, since
+an index that may be negative costs a comparison, which doubles the time of loops this short. Matrices over features are
+transposed, (p, k), each feature contiguous.
 """
 
 import numpy as np
@@ -15,12 +15,12 @@ from terafactor.kernels.jit import jit
 ONE = np.uint64(1)
 
 PANEL = 1024
-"""Features that are combined at once, in the caches; divides ``TILE``."""
+"""Features combined at a time, so that they stay in the cache; divides ``TILE``."""
 
 
 @jit
 def stored_between(starts, rows, column, first, last):
-    """Return the range of the entries of a column that lie in rows from first to last."""
+    """Return the range of places in ``entries`` of a column's entries in rows from first to last."""
     begin, end = starts[column], starts[column + 1]
     while begin < end and rows[begin] < first:
         begin += ONE
@@ -31,7 +31,7 @@ def stored_between(starts, rows, column, first, last):
 
 @jit
 def multiply_stored(starts, rows, entries, matrix, first, last, out):
-    """``out += X matrix`` for rows from first to last. matrix (p, k), read once in order; out (m, k) in/out."""
+    """``out += X @ matrix`` for rows from first to last. matrix (p, k), read once in order; out (m, k) in/out."""
     for feature in range(len(matrix)):
         begin, end = stored_between(starts, rows, feature, first, last)
         source = matrix[feature]
@@ -43,10 +43,10 @@ def multiply_stored(starts, rows, entries, matrix, first, last, out):
 
 @jit
 def multiply_earlier_rows(starts, rows, entries, longest, first, last, out):
-    """``out[i, j] += X[i] X[j]'`` for rows i from first to last and every j < i, and half of it for j = i.
+    """``out[i, j] += X[i] @ X[j]`` for rows i from first to last and every j < i, and half of it for j = i.
 
-    Columns of more than ``longest`` entries are left out. The cost is that of the pairs of entries that share a column,
-    of which sparse rows have few.
+    Columns of more than ``longest`` entries are skipped. The cost is that of the pairs of entries that share a column,
+    of which sparse rows have few. out (m, m) in/out.
     """
     half = entries.dtype.type(0.5)
     for column in range(len(starts) - 1):
@@ -171,9 +171,9 @@ def update_rows(gemm, keep, codes, coefficients, start, stop, with_earlier, with
 def combine(
     gemm, starts, rows, entries, from_atoms, from_statistics, from_rows, keep, first, last, dictionary, data_code
 ):
-    """``D, B = D from_atoms + B from_statistics, keep B``, and to both ``X' from_rows``, on some tiles, in place.
+    """``[D, B] = [D @ from_atoms + B @ from_statistics, keep * B] + X.T @ from_rows`` on some tiles, in place.
 
-    from_atoms, from_statistics (k, k); from_rows (m, 2k), of D and of B; dictionary, data_code (p, k) in/out.
+    from_atoms, from_statistics (k, k); from_rows (m, 2k); dictionary, data_code (p, k) in/out: D and B.
     """
     n_features, k = dictionary.shape
     new = np.empty((PANEL, 2 * k), dictionary.dtype)

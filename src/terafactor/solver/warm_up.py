@@ -1,4 +1,4 @@
-"""Compiling, or loading from the cache, the kernels that a fit will use: before its clock starts."""
+"""Compile the kernels that a fit will use, or load them from the cache, before its clock starts."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _ready: set[Hashable] = set()
 
 
 def warm_up_once(key: Hashable, purpose: str, work: Callable[[], Any]) -> None:
-    """Do ``work``, which runs kernels on a toy, unless this process did it for the same key.
+    """Call ``work``, which runs kernels on a toy problem, unless this process has done so for the same key.
 
-    Compilation is announced with its purpose when it begins, and with the time that it took when it ends.
+    The log announces a compilation with its purpose when it starts, and with its time when it ends.
     """
     if key not in _ready:
-        _ready.add(key)  # first: the work may come here again
+        _ready.add(key)  # first, since the work may call this function
         with announcing_compilation(purpose):
             work()
 
 
 def warm_up(source: MatrixSource, problem: Problem, options: SolverOptions) -> None:
-    """Fit a toy of the same kind as a source, with the same penalty and number of atoms: all kernels are then there."""
+    """Fit a toy of the same kind as a source, with the same penalty and number of atoms, which compiles the kernels."""
     from terafactor.solver.encode import objective
     from terafactor.solver.fit import fit
 
@@ -49,7 +49,7 @@ def warm_up(source: MatrixSource, problem: Problem, options: SolverOptions) -> N
 
 
 def toy_source(dtype: np.dtype[Any], sparse: bool, missing: bool) -> MatrixSource:
-    """Return a matrix of 6 x 8 numbers of one kind."""
+    """Return a source of 6 x 8 values: sparse ones in rows of 200, most of which are zero; or with one missing."""
     values = np.random.default_rng(0).standard_normal((6, 8)).astype(dtype)
     if sparse:
         from scipy.sparse import csr_array

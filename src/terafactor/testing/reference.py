@@ -1,11 +1,11 @@
-r"""The paper, slowly and literally, in its own letters. The oracle of every fast kernel; nothing else imports it.
+r"""The paper's algorithm in its own notation, literal and slow: the reference for tests of the kernels.
 
 "Dictionary Learning for Massive Matrix Factorization" (Mensch, Mairal, Thirion, Varoquaux, ICML 2016). Signals are
 columns here, as there: x in R^p, D in R^{p x k}, M a diagonal 0/1 matrix given as its diagonal. All in float64.
 
-Where the paper leaves a choice: Algorithm 1 prints A_t for C_t and E_t + M_t for E_{t-1} + M_t; batches replace single
-signals, each weighing by its share of the samples; the weight 1/t may be t^-beta; the surrogate's cross term is not
-halved, which is what has the stated gradient.
+Differences from the text of the paper: Algorithm 1 prints A_t for C_t and E_t + M_t for E_{t-1} + M_t; batches replace
+single signals, each weighted by its share of the samples; the weight 1/t may be t^-beta; the cross term of the
+surrogate is not halved, since only then it has the stated gradient.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def psi(d: Array, norm: str, rho: float = 0.5) -> float:
 
 
 def code(x: Array, D: Array, M: Array, lam: float, rho: float, positive: bool = False) -> Array:
-    """argmin_a 1/2 |M (x - D a)|^2 + lam * Tr M / p * Omega(a), by coordinate descent to the last bit."""
+    """argmin_a 1/2 |M (x - D a)|^2 + lam * Tr M / p * Omega(a), by coordinate descent to full precision."""
     MD, s = M[:, np.newaxis] * D, M.sum()
     penalty = lam * s / len(x)
     if rho == 0 and not positive:
@@ -57,7 +57,7 @@ def code(x: Array, D: Array, M: Array, lam: float, rho: float, positive: bool = 
 
 
 def project(v: Array, norm: str, budget: float, rho: float = 0.5, positive: bool = False) -> Array:
-    """Proj on {d : psi(d) <= budget}, with budget the squared radius for l2."""
+    """Return the projection of v on {d : psi(d) <= budget}; the budget is the squared radius for l2."""
     v = np.maximum(v, 0) if positive else v
     if psi(v, norm, rho) <= budget:
         return v.copy()
@@ -84,7 +84,7 @@ def project(v: Array, norm: str, budget: float, rho: float = 0.5, positive: bool
 def dictionary_update(
     B: Array, C: Array, D: Array, M: Array, norm: str, limit: float, *, approximate: bool, rho: float, positive: bool
 ) -> Array:
-    """Procedure 2. Return the new D; ``limit`` bounds psi."""
+    """Return the D after Procedure 2; ``limit`` is the bound of psi."""
     D = D.copy()
     seen = M > 0
     for j in range(D.shape[1]):
@@ -107,7 +107,7 @@ def surrogate(D: Array, C: Array, B: Array, lam: float, mean_omega: float) -> fl
 
 @dataclass
 class Memory:
-    """What Algorithm 1 keeps: D, C, B, E (its diagonal, in samples), steps t, samples n, and the mean of Omega."""
+    """State of Algorithm 1: D, C, B, E (its diagonal, in samples), steps t, samples n, and the mean of Omega."""
 
     D: Array
     C: Array
@@ -139,10 +139,10 @@ def learn(
     full: bool = False,
     weight: Callable[[int], float] = lambda t: 1 / t,
 ) -> Memory:
-    """Algorithm 1 on batches (X, M): X (p, b) signals as columns, M (p, b) their masks, or (p,) one that they share.
+    """Run Algorithm 1 on batches (X, M): X (p, b) signals as columns, M (p, b) their masks, or (p,) a shared one.
 
-    ``full`` takes B from the whole signals, the mask serving codes and atoms only. A signal of which nothing is seen
-    is left out, and so is a batch of such signals.
+    ``full`` updates B from the whole signals: the mask applies to codes and atoms only. Signals without observed
+    entries are skipped, and so are batches of them.
     """
     for X, M in batches:
         M = np.broadcast_to(M.reshape(len(X), -1), X.shape)

@@ -62,4 +62,4 @@ def split_by_ratings(function: Callable[[int, int], object], starts: Indices, ex
         first, last = np.searchsorted(cost, [rank * cost[-1] / size, (rank + 1) * cost[-1] / size])
         function(int(first), n_rows if rank + 1 == size else int(last))
 
-    executor.run_together(part, n_rows)
+    executor.run_parallel(part, n_rows)

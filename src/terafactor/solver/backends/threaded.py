@@ -1,8 +1,7 @@
-"""The arithmetic of a step on tiles of features, by threads, in compiled kernels.
+"""The arithmetic of a step in compiled kernels, on tiles of features that threads share.
 
-Tiles depend on the number of features only, never on the number of threads, and what is summed over tiles is summed in
-their order: the bits of a result do not depend on the threads. Each method hands whole ranges of tiles to threads; only
-the sweep needs them to wait for each other, inside its kernel.
+Tiles depend on the number of features only, and sums over tiles are made in the order of the tiles: results have the
+same bits for any number of threads. Threads synchronize inside a kernel only in the sweep.
 """
 
 from __future__ import annotations
@@ -19,22 +18,23 @@ from terafactor.kernels.barrier import RELEASED
 from terafactor.kernels.blas import address
 from terafactor.kernels.gather import gather_columns, gather_features, scatter_columns, scatter_features
 from terafactor.kernels.missing import row_grams
-from terafactor.kernels.statistics import add_grams, add_parts, blend_sparse_codes, blend_tiles, correlate_tiles
+from terafactor.kernels.statistics import (
+    add_grams,
+    blend_sparse_codes,
+    blend_tiles,
+    blend_weighted_tiles,
+    correlate_tiles,
+)
 
 SPARSE = 0.25
 """Share of nonzero codes below which skipping the zeros beats the dense matrix product."""
 
-STAYED = -1.0
-"""Stands for the size of an atom that was not moved; sizes are >= 0, or NaN."""
+NOT_MOVED = -1.0
+"""Size of an atom that the sweep did not move; those of the others are >= 0, or NaN."""
 
 
 class ThreadedBackend:
-    """Tiles of features on a fixed number of threads.
-
-    Parameters
-    ----------
-    n_threads : int
-    """
+    """A :class:`~terafactor.solver.backends.Backend` on ``n_threads`` threads."""
 
     def __init__(self, n_threads: int = 1) -> None:
         self._executor = Executor(n_threads)
@@ -82,34 +82,34 @@ class ThreadedBackend:
         return self._correlate(values, atoms, np.empty((0, 0, 0), atoms.dtype))
 
     def _correlate(self, values: Array, atoms: Array, grams: Array) -> Array:
-        """Put the Gram matrix of each tile in ``grams``, unless that is empty; return the products with values."""
+        """Put the Gram matrix of each tile in ``grams``, unless it is empty; return ``values @ atoms.T``, float64."""
         dtype, n_parts = atoms.dtype, n_tiles(atoms.shape[1])
-        products, gemm, syrk = (
-            np.empty((n_parts, len(values), len(atoms)), dtype),
-            address("gemm", dtype),
-            address("syrk", dtype),
-        )
+        products = np.empty((n_parts, len(values), len(atoms)), dtype)
+        gemm, syrk = address("gemm", dtype), address("syrk", dtype)
 
         def work(first: int, last: int) -> None:
             correlate_tiles(gemm, syrk, values, atoms, first, last, grams, products)
 
         self.split(work, n_parts)
-        return add_parts(products)
+        return products.sum(axis=0, dtype=np.float64)
 
     def row_grams(self, features: Array, observed: Array, gram: Array) -> Array:
-        n_rows, k = len(observed), len(gram)
-        grams, syrk, precision = np.empty((n_rows, k, k)), address("syrk", features.dtype), np.finfo(features.dtype).eps
-        row_grams(syrk, features, observed, gram, float(precision), 0, n_rows, grams)
+        dtype, grams = features.dtype, np.empty((len(observed), *gram.shape))
+        row_grams(address("syrk", dtype), features, observed, gram, float(np.finfo(dtype).eps), grams)
         return grams
 
     def blend(self, data_code: Array, codes: Array, values: Array, keep: Array, take: Array) -> None:
-        gemm, sparse = address("gemm", data_code.dtype), np.count_nonzero(codes) < SPARSE * codes.size
+        gemm, uniform = address("gemm", data_code.dtype), len(keep) == 1
+        sparse = np.count_nonzero(codes) < SPARSE * codes.size
+        weighted = take[0] * codes if uniform else codes
 
         def work(first: int, last: int) -> None:
             if sparse:
                 blend_sparse_codes(codes, values, keep, take, first, last, data_code)
+            elif uniform:
+                blend_tiles(gemm, weighted, values, keep[0], first, last, data_code)
             else:
-                blend_tiles(gemm, codes, values, keep, take, first, last, data_code)
+                blend_weighted_tiles(gemm, codes, values, keep, take, first, last, data_code)
 
         self.split(work, n_tiles(data_code.shape[1]))
 
@@ -119,7 +119,7 @@ class ThreadedBackend:
         (k, n_observed), n_parts = atoms.shape, n_tiles(atoms.shape[1])
         candidates = np.empty((block_length(k, atoms.itemsize), n_observed), atoms.dtype)
         partial = np.zeros((2, n_parts, 4))
-        new_sizes = np.full((k, n_parts + 1), STAYED)
+        new_sizes = np.full((k, n_parts + 1), NOT_MOVED)
         before, barrier = np.zeros(k) if whole else sizes, np.zeros(1, np.int64)
         gemm, counter = address("gemm", atoms.dtype), barrier.ctypes.data
 
@@ -129,8 +129,8 @@ class ThreadedBackend:
                 partial, new_sizes,
             )  # fmt: skip
 
-        self._executor.run_together(work, n_parts, on_failure=lambda: barrier.fill(RELEASED))
-        moved = new_sizes[:, -1] != STAYED
+        self._executor.run_parallel(work, n_parts, on_error=lambda: barrier.fill(RELEASED))
+        moved = new_sizes[:, -1] != NOT_MOVED
         sizes[moved] = new_sizes[moved].sum(axis=1)
 
     def _over_features(self, work: Callable[[int, int], object], n_features: int) -> None:

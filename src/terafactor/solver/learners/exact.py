@@ -1,8 +1,8 @@
-"""Steps that project whole atoms, entries outside the mask included: the paper's exact projection, eagerly.
+"""Steps that project whole atoms, including entries outside the mask: the paper's exact projection, done eagerly.
 
-A projection of all p entries costs k p per step, whatever the mask. That is no more than the sweep on the mask costs,
-k^2 p / reduction, as soon as there are more atoms than ``reduction``: putting entries off until their next visit, as
-the paper proposes, would save little and needs the history of every projection.
+Projecting all p entries costs k p per step, whatever the mask. With more atoms than ``reduction``, the sweep on the
+mask costs more than that, k^2 p / reduction. So the lazy updates that the paper proposes, which delay an entry until
+its next visit, would save little, and they need the history of all projections.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from terafactor.solver.step import step, update_on_mask
 
 
 class ExactLearner(BatchLearner):
-    """One step per batch; after its move on the mask, each atom is projected as a whole."""
+    """Does one step per batch; atoms move on the mask and are projected as a whole."""
 
     order: ClassVar[Literal["C", "F"] | None] = "C"
 
@@ -40,7 +40,7 @@ class ExactLearner(BatchLearner):
 def update_whole_atoms(
     state: State, atoms: Array, data_code: Array, columns: Indices | None, problem: Problem, backend: Backend
 ) -> None:
-    """Move each atom on the mask to its minimizer given the others, and project all of it."""
+    """Move each atom on the mask to its minimizer given the others, and project the whole atom."""
     if columns is None:
         update_on_mask(state, atoms, data_code, columns, problem, backend)
         return

@@ -1,34 +1,32 @@
-r"""Several steps at once on rows that are mostly zeros, at a cost that hardly depends on the number of features.
+r"""Groups of steps on sparse rows, at a cost that hardly depends on the number of features.
 
-With whole rows and the l2 ball, a step needs values of features for nothing but inner products, and all it makes are
-linear combinations: statistics become :math:`B \leftarrow (1 - w) B + \tfrac{w}{b} A' X`, the move of an atom is
-:math:`d_j \leftarrow (b_j - \sum_{i \ne j} c_{ji} d_i) / c_{jj}`, and its projection divides it by a number. So over a
-group of steps that begins with :math:`D_0, B_0` and reads m rows X, atoms and statistics stay in the span of the
-2k + m vectors :math:`Z = [D_0; B_0; X]`, and their coefficients are all that changes:
+With whole rows and the l2 ball, a step reads features only through inner products, and computes only linear
+combinations: statistics become :math:`B \leftarrow (1 - w) B + \tfrac{w}{b} A' X`, an atom moves to
+:math:`d_j \leftarrow (b_j - \sum_{i \ne j} c_{ji} d_i) / c_{jj}`, and its projection is a division. So in a group of
+steps that starts from :math:`D_0, B_0` and reads m rows X, atoms and statistics stay in the subspace spanned by the
+2k + m vectors :math:`Z = [D_0; B_0; X]`, and only their coefficients change:
 
 .. math:: [D_t; B_t] = W_t' Z
 
-The inner products of the rows with atoms and statistics, :math:`R = X D', S = X B'`, hence their codes, and the Gram
-matrix of :math:`[D; B]` are carried along, since everything that changes them is known. For
-:math:`B \leftarrow u B + A' X_b` (A the codes of the batch, scaled by w / b), of a batch b and of the rows after it,
+The inner products of the rows with atoms and statistics, :math:`R = X D', S = X B'`, and the Gram matrix of
+:math:`[D; B]` are updated with them. For :math:`B \leftarrow u B + A' X_b` (A the codes of batch b, scaled by w / b),
 
 .. math:: D B' \leftarrow u D B' + R_b' A, \quad B B' \leftarrow u^2 B B' + u (S_b' A + A' S_b) + A' (X_b X_b') A,
           \quad S \leftarrow u S + X X_b' A
 
 and for the sweep :math:`D \leftarrow P D + Q B`, R becomes :math:`R P' + S Q'`, and the Gram matrix is multiplied on
-both sides. Only at the end of the group are D and B computed, by one product over the features and one pass over the
-entries that are stored. What the rows of a batch weigh in them follows backwards: if the last atoms are
-:math:`E D_t + F B_t` in those after step t, then with :math:`G = E Q_t + F` they are :math:`G A_t' X_t` of its rows and
-:math:`E P_t D_{t-1} + u_t G B_{t-1}` of what was before.
+both sides. D and B themselves are computed at the end of the group, by one product over the features and one pass over
+the stored entries. The weights of the rows are found backwards: if the last atoms are :math:`E D_t + F B_t` in terms of
+those after step t, then with :math:`G = E Q_t + F` they are
+:math:`E P_t D_{t-1} + u_t G B_{t-1} + G A_t' X_t` in terms of those before it.
 
 A step on p features costs :math:`O(p k (b + k))` multiplications; here p enters only in :math:`O(p k^2)` per *group*.
-Matrices of size k are in float64, coefficients and inner products of rows in the precision of the data. The result is
-that of plain steps, up to rounding.
+Matrices of size k are in float64, inner products of rows in the precision of the data. The result is that of plain
+steps, up to rounding.
 
-Two things can go wrong in finite precision, and both end the group early; its remaining steps are plain ones. If the
-terms of a move cancel, as for atoms that are hardly ever used in data without noise, the norm of the atom is lost in
-rounding: this sweep is done on the features. If rounding makes the Gram matrix of the atoms indefinite, codes have no
-minimum: this step is done on the features.
+Rounding can end a group early, in two cases; its remaining steps are plain ones. If the terms of a candidate cancel, as
+for rarely used atoms in data without noise, its norm is lost in rounding: this sweep is done on the features. If the
+Gram matrix of the atoms becomes indefinite, codes have no minimum: this step is done on the features.
 """
 
 from __future__ import annotations
@@ -66,26 +64,26 @@ from terafactor.solver.state import State
 from terafactor.solver.step import blend_codes
 
 MOST_ROWS = 2048
-"""Rows in a group, at the most: their inner products take 32 MB, and their numbers two bytes."""
+"""Bound on the rows of a group: their inner products take 32 MB, and their numbers fit in 16 bits."""
 
 PRECISION = 1e-5
-"""Relative error up to which squares of norms may be found from inner products."""
+"""Relative error up to which squared norms may be computed from inner products."""
 
 PAIR = 10
-"""Multiplications in matrix products that take as long as one of two entries that share a column."""
+"""Time to multiply two entries that share a column, in multiplications of a matrix product."""
 
 FREQUENT = 1 / 8
-"""Share of rows that store a column above which its products are a matrix product, rather than those of pairs."""
+"""Share of rows that store a column above which it is multiplied as a dense column, not by pairs of entries."""
 
 
 class SparseLearner(BatchLearner):
-    """Some dozens of steps at a time, without touching the features in between."""
+    """Does a group of steps at a time, without touching the features in between."""
 
     order: ClassVar[Literal["C", "F"] | None] = "F"
 
     @classmethod
     def applies(cls, source: MatrixSource, problem: Problem, options: SolverOptions) -> bool:
-        """Whether rows are sparse and whole, and the ball is linear: the l2 ball without signs."""
+        """Whether rows are sparse and whole, and projecting is a division: the l2 ball, without positivity."""
         l1_weight, _, _, positive = problem.constraint.as_scalars()
         whole = options.reduction == 1 and not options.missing
         return whole and source.is_sparse and options.batch_size <= MOST_ROWS and l1_weight == 0 and not positive
@@ -99,7 +97,7 @@ class SparseLearner(BatchLearner):
     def advance(self, state: State, data: SparseBatches) -> Evidence:
         codes = np.empty((len(data.rows), len(state.dictionary)), state.dictionary.dtype)
         n_done = 0
-        if np.ptp(state.feature_counts) == 0:  # or else features weigh the same rows differently
+        if np.ptp(state.feature_counts) == 0:  # otherwise each feature weights the rows differently
             n_done = self._advance_in_subspace(state, data, codes)
         for part in data.parts[n_done:]:
             codes[part] = self.step(state, data.batch(part))
@@ -110,10 +108,7 @@ class SparseLearner(BatchLearner):
         return Evidence(data.rows, codes, len(data.parts), data.n_bytes, worst)
 
     def _advance_in_subspace(self, state: State, data: SparseBatches, codes: Array) -> int:
-        """Do the steps up to one whose sweep, or whose codes, need the features; put their codes in ``codes`` (m, k).
-
-        Returns how many there are, at least one.
-        """
+        """Do steps until one needs the features; put their codes in ``codes`` (m, k), and return their number, >= 1."""
         subspace, dtype = Subspace(state, data.values, self.backend), state.dictionary.dtype
         count, n_done, moved = int(state.feature_counts[0]), 0, True
         while moved and n_done < len(data.parts):
@@ -147,10 +142,11 @@ class SparseLearner(BatchLearner):
 
 
 def group_length(n_features: int, n_components: int, batch_size: int, stored_share: float) -> int:
-    """Return how many steps make a group: where its end costs as much as what grows with the square of its rows.
+    """Return the number of steps T in a group that balances its fixed cost with the cost that grows with T^2.
 
-    Its end takes ``3 p k^2`` multiplications. With T steps of b rows, inner products of rows with atoms and statistics
-    take ``T^2 b k (b / 2 + k)``, and those with each other ``T^2 b^2 / 2`` times the columns that two rows share.
+    The products over the features take ``3 p k^2`` multiplications. With batches of b rows, inner products of rows with
+    atoms and statistics take ``T^2 b k (b / 2 + k)``, and those of rows ``T^2 b^2 / 2`` times the columns that two rows
+    share.
     """
     p, k, b = n_features, n_components, batch_size
     growth = b * k * (b / 2 + k) + PAIR * b**2 / 2 * p * stored_share**2
