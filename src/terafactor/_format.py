@@ -1,22 +1,16 @@
-"""Numbers and foreign texts as people read them."""
+"""Numbers as people read them."""
 
 from __future__ import annotations
 
-import logging
 import math
 from typing import Any
 
-__all__ = ["LogFormatter", "count", "counted", "data_size", "duration", "number", "percent", "printable", "setting"]
+__all__ = ["count", "counted", "data_size", "duration", "number", "percent", "printable", "setting"]
 
 
 def count(value: float) -> str:
     """Return a whole number with commas: ``1,234``."""
     return f"{value:,.0f}"
-
-
-def counted(value: int, noun: str) -> str:
-    """Return a count and its noun: ``1 row``, ``1,234 rows``."""
-    return f"{value:,} {noun}{'' if value == 1 else 's'}"
 
 
 def number(value: float | None) -> str:
@@ -55,6 +49,22 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def setting(value: Any) -> str:
+    """Return the value of a parameter: arrays by their shape, functions by their name."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"array of shape {tuple(value.shape)}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(setting, value)) or "none"
+    if callable(value):
+        return str(getattr(value, "__name__", type(value).__name__))
+    return "none" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def counted(value: int, noun: str) -> str:
+    """Return a count and its noun: ``1 row``, ``1,234 rows``."""
+    return f"{value:,} {noun}{'' if value == 1 else 's'}"
+
+
 def printable(text: object, *, lines: bool = False) -> str:
     """Return a text of foreign origin with escapes for all characters that could control a terminal.
 
@@ -67,21 +77,3 @@ def printable(text: object, *, lines: bool = False) -> str:
         each if each.isprintable() or (lines and each == "\n") else each.encode("unicode_escape").decode()
         for each in str(text)
     )
-
-
-class LogFormatter(logging.Formatter):
-    """Escape characters in log lines that could control a terminal."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record), lines=True)
-
-
-def setting(value: Any) -> str:
-    """Return the value of a parameter: arrays by their shape, functions by their name."""
-    if hasattr(value, "shape") and hasattr(value, "dtype"):
-        return f"array of shape {tuple(value.shape)}"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(setting, value)) or "none"
-    if callable(value):
-        return str(getattr(value, "__name__", type(value).__name__))
-    return "none" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)

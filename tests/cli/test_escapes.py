@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from terafactor import MaskedDictionaryLearning, pack
-from terafactor._format import LogFormatter, printable
-from terafactor.cli.app import app, main
+from terafactor._format import printable
+from terafactor.cli.app import app, escape_record, main
 from terafactor.runs.artifact import write_artifact
 
 EVIL = "\x1b]0;owned\x07\x1b[31m\u202e\x9b2J[bold]"
@@ -120,8 +120,14 @@ def test_settings_of_a_configuration_are_escaped(folder, monkeypatch, capsys):
 
 
 def test_log_lines_are_escaped():
-    record = logging.LogRecord("terafactor", logging.WARNING, "", 0, "%s\nsecond line", (EVIL,), None)
-    check(LogFormatter("%(levelname)s %(message)s").format(record))
+    try:
+        raise ValueError(EVIL)
+    except ValueError:
+        caught = sys.exc_info()
+    for cause in (None, caught):
+        record = logging.LogRecord("terafactor", logging.WARNING, "", 0, "%s\nsecond line", (EVIL,), cause)
+        assert escape_record(record)
+        check(logging.Formatter("%(levelname)s %(message)s").format(record))
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows does not allow such names")

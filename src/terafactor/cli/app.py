@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import terafactor
-from terafactor._format import LogFormatter, printable
+from terafactor._format import printable
 from terafactor.cli import brain as brain_commands
 from terafactor.cli import doctor as doctor_command
 from terafactor.cli import fit as fit_command
@@ -86,8 +86,9 @@ def main() -> None:
 
     Exit codes: 0 success, 1 internal error, 2 invalid usage, 3 invalid data, 4 interrupted with a checkpoint.
     """
+    logging.getLogger("terafactor").addFilter(escape_record)
     if logging.lastResort is not None:  # prints warnings that are logged outside a run
-        logging.lastResort.setFormatter(LogFormatter("warning: %(message)s"))
+        logging.lastResort.setFormatter(logging.Formatter("warning: %(message)s"))
     debug = "--debug" in sys.argv
     sys.argv = [argument for argument in sys.argv if argument != "--debug"]
     try:
@@ -98,6 +99,14 @@ def main() -> None:
         else:
             typer.secho(printable(_describe(error), lines=True), fg="red", err=True)
         sys.exit(exit_code(error))
+
+
+def escape_record(record: logging.LogRecord) -> bool:
+    """Escape the characters of a log record that could control a terminal."""
+    record.msg, record.args = printable(record.getMessage(), lines=True), ()
+    if record.exc_info:  # formatters use the text instead
+        record.exc_text = printable(logging.Formatter().formatException(record.exc_info), lines=True)
+    return True
 
 
 def exit_code(error: Exception) -> int:

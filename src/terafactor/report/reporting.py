@@ -109,14 +109,14 @@ class Reporting:
 def run_details(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the configuration of a run tells its report."""
     facts = dict(config.get("data", {}))
-    if isinstance(facts.get("source"), Mapping) and "source" in facts["source"]:  # with a selection of columns
-        facts |= facts["source"]
     left_out = {name: facts.pop(name, None) for name in ("fingerprint", "row_bytes", "shape")}
     if left_out["shape"]:
         facts |= {"rows": f"{left_out['shape'][0]:,}", "features": f"{left_out['shape'][1]:,}"}
     held_out = config.get("holdout", {})
     if isinstance(held_out, Mapping) and held_out.get("rows"):
         facts["rows held out"] = f"{held_out['rows']:,}"
+    if isinstance(facts.get("source"), Mapping) and "source" in facts["source"]:  # with a selection of columns
+        facts |= facts["source"]
     facts |= {"seed": config["seed"]} if "seed" in config else {}
     return {"data": facts, "fingerprint": left_out["fingerprint"]}
 

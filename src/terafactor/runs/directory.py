@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from terafactor._durable import naming, no_follow, remove_unfinished, try_lock, write_durably
-from terafactor._format import LogFormatter
 from terafactor.errors import DataError, ParameterError
 from terafactor.runs.artifact import place_of, read_manifest
 from terafactor.runs.checkpoint import checkpoints, step_of
@@ -118,7 +117,7 @@ class RunDirectory:
         """Write what the package logs to log.txt as well, and hand it to others."""
         with naming(self.log_file):
             handler = LogFile(self.log_file, encoding="utf-8")
-        handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         level = logger.level
         for each in (handler, *others):
             logger.addHandler(each)

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
-from terafactor._format import data_size, duration, printable
+from terafactor._format import data_size, duration
 from terafactor.runs.checkpoint import Checkpointer
 from terafactor.solver.callbacks import Recorder, Snapshot
 
@@ -37,7 +37,7 @@ class ConsoleWarnings(logging.Handler):
         self.console = console
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = f"warning: {printable(record.getMessage(), lines=True)}"
+        text = f"warning: {record.getMessage()}"
         self.console.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 

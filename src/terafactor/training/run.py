@@ -247,10 +247,10 @@ def source_name(X: Any) -> str | list[str] | dict[str, Any] | None:
 
     Several things by name, such as images and their confounds, stay as they are where all are texts or lists of texts.
     """
+    if isinstance(X, Mapping) and "source" in X:  # a table and the columns to read
+        return {**X, "source": source_name(X["source"])}
     if isinstance(X, Mapping):
         given = {str(name): value for name, value in X.items() if value is not None}
-        if "source" in given:
-            given["source"] = source_name(given["source"])
         return given if all(_is_text(value) for value in given.values()) else None
     if isinstance(X, str | os.PathLike):
         return from_anywhere(os.fspath(X))
