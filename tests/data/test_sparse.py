@@ -181,7 +181,7 @@ def test_stored_nan_of_a_file_may_be_missing(tmp_path):
 
 
 class Unpickled:
-    """What a file with objects must not bring to life."""
+    """An object that fails the test when it is unpickled."""
 
     def __reduce__(self):
         return (pytest.fail, ("the file was unpickled",))
@@ -190,7 +190,7 @@ class Unpickled:
 def save_parts(path, **changes):
     matrix = make_matrix().tocsr()
     parts = {"indices": matrix.indices, "indptr": matrix.indptr, "data": matrix.data, "shape": matrix.shape}
-    np.savez(path, format=b"csr", **(parts | changes))
+    np.savez(path, **({"format": b"csr"} | parts | changes))
 
 
 @pytest.mark.parametrize(
@@ -200,9 +200,25 @@ def save_parts(path, **changes):
         ({"indices": np.full(170, 23)}, "not a sparse matrix written by scipy.sparse.save_npz"),
         ({"indices": np.full(170, -1)}, "not a sparse matrix written by scipy.sparse.save_npz"),
         ({"indptr": np.arange(9)}, "not a sparse matrix written by scipy.sparse.save_npz"),
+        ({"indptr": np.arange(38)[::-1]}, "not a sparse matrix written by scipy.sparse.save_npz"),
+        ({"indptr": np.append(np.zeros(37, int), 10**6)}, "not a sparse matrix written by scipy.sparse.save_npz"),
+        ({"indptr": np.full(38, np.nan)}, "matrix.npz is not a"),
+        ({"format": b"csc", "shape": (23, 37), "indices": np.full(170, 23)}, "matrix.npz is not a"),
+        ({"format": b"csc", "shape": (23, 37), "indptr": np.append(np.arange(37)[::-1], 170)}, "matrix.npz is not a"),
         ({"shape": (0, 23), "indptr": np.zeros(1, int), "indices": np.zeros(0, int), "data": np.zeros(0)}, "shape"),
     ],
-    ids=["objects", "beyond the last column", "before the first column", "other rows", "no rows"],
+    ids=[
+        "objects",
+        "beyond the last column",
+        "before the first column",
+        "other rows",
+        "falling indptr",
+        "indptr beyond the end",
+        "indptr of NaN",
+        "by columns, beyond the end",
+        "by columns, falling",
+        "no rows",
+    ],
 )
 def test_bad_npz_files_are_refused(tmp_path, changes, message):
     save_parts(tmp_path / "matrix.npz", **changes)
@@ -231,6 +247,11 @@ def test_an_archive_that_claims_more_than_it_holds_allocates_nothing(tmp_path):
         open_source(tmp_path / "huge.npz")
 
 
+def replace_part(group, name, values):
+    del group[name]
+    group.create_dataset(name, data=values.astype("S") if values.dtype.kind == "U" else values)
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("change", "message"),
@@ -238,9 +259,33 @@ def test_an_archive_that_claims_more_than_it_holds_allocates_nothing(tmp_path):
         (lambda group: group.attrs.__setitem__("encoding-type", "csc_matrix"), r"stored by columns.*tocsr\(\)"),
         (lambda group: group.attrs.__setitem__("encoding-type", "awkward"), "a group that holds awkward"),
         (lambda group: group["indptr"].__setitem__(3, 10**6), "indptr of .* does not match"),
+        (lambda group: group["indptr"].__setitem__(0, 2), "indptr of .* does not match"),
+        (lambda group: group["indptr"].__setitem__(slice(2, 4), [9, 1]), "indptr of .* does not match"),
+        (lambda group: replace_part(group, "indptr", np.zeros(9, int)), "indptr of .* does not match"),
+        (lambda group: replace_part(group, "indptr", group["indptr"][:][np.newaxis]), "indptr of .* does not match"),
+        (lambda group: replace_part(group, "indices", group["indices"][:-3]), "indptr of .* does not match"),
+        (
+            lambda group: replace_part(group, "indices", group["indices"][:].reshape(1, -1)),
+            "indptr of .* does not match",
+        ),
+        (lambda group: replace_part(group, "indices", group["indices"][:].astype(str)), "indptr of .* does not match"),
         (lambda group: group["indices"].__setitem__(3, 23), "column indices outside 0 to 22"),
+        (lambda group: group["indices"].__setitem__(3, -1), "column indices outside 0 to 22"),
     ],
-    ids=["by columns", "something else", "starts", "columns"],
+    ids=[
+        "by columns",
+        "something else",
+        "indptr too large",
+        "late start",
+        "falling",
+        "short indptr",
+        "2-D indptr",
+        "few indices",
+        "2-D indices",
+        "indices of text",
+        "beyond the last column",
+        "before the first column",
+    ],
 )
 def test_bad_groups_of_h5ad_files_are_refused(tmp_path, change, message):
     h5py = pytest.importorskip("h5py")
@@ -251,41 +296,95 @@ def test_bad_groups_of_h5ad_files_are_refused(tmp_path, change, message):
         open_source(tmp_path / "cells.h5ad").read(np.arange(37))
 
 
+def change(array, place, value):
+    changed = array.copy()
+    changed[place] = value
+    return changed
+
+
+DAMAGES = {
+    "index too large": lambda indptr, indices, data: (indptr, change(indices, 5, 10**6), data),
+    "index of the end": lambda indptr, indices, data: (indptr, change(indices, 5, 30), data),
+    "huge index": lambda indptr, indices, data: (indptr, change(indices.astype(np.int64), 5, 2**62), data),
+    "negative index": lambda indptr, indices, data: (indptr, change(indices, 5, -3), data),
+    "falling indptr": lambda indptr, indices, data: (change(indptr, 3, indptr[5] + 1), indices, data),
+    "indptr beyond the end": lambda indptr, indices, data: (change(indptr, -1, 10**6), indices, data),
+    "indptr that ends at 0": lambda indptr, indices, data: (change(indptr, -1, 0), indices, data),
+    "negative indptr": lambda indptr, indices, data: (change(indptr, 0, -5), indices, data),
+    "indptr that starts late": lambda indptr, indices, data: (change(indptr, 0, 2), indices, data),
+    "short indptr": lambda indptr, indices, data: (indptr[:-4], indices, data),
+    "long indptr": lambda indptr, indices, data: (np.append(indptr, indptr[-1]), indices, data),
+    "empty indptr": lambda indptr, indices, data: (indptr[:0], indices, data),
+    "indptr of floats": lambda indptr, indices, data: (change(indptr.astype(float), 3, np.nan), indices, data),
+    "indptr in two dimensions": lambda indptr, indices, data: (indptr[np.newaxis], indices, data),
+    "wrapping indptr": lambda indptr, indices, data: (change(indptr.astype(np.uint64), 3, 2**64 - 1), indices, data),
+    "few indices": lambda indptr, indices, data: (indptr, indices[:-7], data),
+    "indices of floats": lambda indptr, indices, data: (indptr, indices.astype(float), data),
+    "indices of objects": lambda indptr, indices, data: (indptr, indices.astype(object), data),
+    "indices in two dimensions": lambda indptr, indices, data: (indptr, indices[np.newaxis], data),
+    "few values": lambda indptr, indices, data: (indptr, indices, data[:-7]),
+    "many values": lambda indptr, indices, data: (indptr, indices, np.append(data, 1.0)),
+    "values in two dimensions": lambda indptr, indices, data: (indptr, indices, data[np.newaxis]),
+}
+
+
 def damaged(name, kind):
-    """Return a sparse matrix whose arrays do not belong together, which no constructor would make."""
+    """Return a sparse matrix whose arrays do not match, which no constructor would build."""
     matrix = sparse.random_array((30, 20), density=0.3, format=kind, rng=np.random.default_rng(0))
-    starts, indices = matrix.indptr.copy(), matrix.indices.copy()
-    if name == "index too large":
-        indices[5] = 10**6
-    elif name == "negative index":
-        indices[5] = -3
-    elif name == "falling starts":
-        starts[3] = starts[5] + 1
-    elif name == "starts beyond the end":
-        starts[-1] = len(indices) + 10**6
-    elif name == "negative start":
-        starts[0] = -5
-    elif name == "too few starts":
-        starts = starts[:-4]
-    elif name == "too few values":
-        matrix.data = matrix.data[:-7]
-    matrix.indptr, matrix.indices = starts, indices
+    matrix.indptr, matrix.indices, matrix.data = DAMAGES[name](matrix.indptr, matrix.indices, matrix.data)
     return matrix
 
 
-DAMAGES = ["index too large", "negative index", "falling starts", "starts beyond the end", "negative start"]
-DAMAGES += ["too few starts", "too few values"]
+OPENERS = {
+    "fit": lambda X: MaskedDictionaryLearning(3, random_state=0).fit(X),
+    "open_source": open_source,
+    "SparseSource": SparseSource,
+    "ratings": lambda X: MatrixCompletion(2, random_state=0).fit(X),
+}
 
 
+@pytest.mark.parametrize("opener", OPENERS)
 @pytest.mark.parametrize("kind", ["csr", "csc"])
 @pytest.mark.parametrize("name", DAMAGES)
-def test_a_matrix_that_leads_outside_its_arrays_is_refused(name, kind):
+def test_a_matrix_that_leads_outside_its_arrays_is_refused(name, kind, opener):
     with pytest.raises(DataError, match="is not a valid sparse matrix"):
-        MaskedDictionaryLearning(3, random_state=0).fit(damaged(name, kind))
+        OPENERS[opener](damaged(name, kind))
+
+
+def damaged_otherwise(kind):
+    matrix = sparse.random_array((30, 20), density=0.3, format="coo", rng=np.random.default_rng(0))
+    if kind == "coo":
+        matrix.coords = (matrix.coords[0] + 1000, matrix.coords[1])
+        return matrix
+    matrix = matrix.asformat(kind)
+    if kind == "bsr":
+        matrix.indices = matrix.indices + 1000
+    elif kind == "dok":
+        matrix._dict[(10**6, 3)] = 1.0
+    else:
+        matrix.rows[0] = [10**6] * len(matrix.rows[0])
+    return matrix
+
+
+@pytest.mark.parametrize("opener", ["fit", "open_source", "SparseSource"])
+@pytest.mark.parametrize("kind", ["coo", "bsr", "dok", "lil"])
+def test_other_forms_that_lead_outside_their_arrays_are_refused(kind, opener):
     with pytest.raises(DataError, match="is not a valid sparse matrix"):
-        open_source(damaged(name, kind))
-    with pytest.raises(DataError, match="is not a valid sparse matrix"):
-        MatrixCompletion(2, random_state=0).fit(damaged(name, kind))
+        OPENERS[opener](damaged_otherwise(kind))
+
+
+def test_unsorted_and_duplicate_indices_are_valid():
+    matrix = sparse.csr_array(np.ones((3, 4)))
+    matrix.indices = np.array([3, 2, 1, 0, 1, 1, 2, 0, 0, 1, 2, 3])
+    for source in (open_source(matrix), SparseSource(matrix)):
+        np.testing.assert_array_equal(source.read(np.arange(3)), [[1, 1, 1, 1], [1, 2, 1, 0], [1, 1, 1, 1]])
+
+
+def test_a_sparse_source_of_objects_is_refused():
+    matrix = sparse.csr_array(np.eye(3))
+    matrix.data = matrix.data.astype(object)
+    with pytest.raises(DataError, match="SparseSource takes a float32 or float64 matrix, got object"):
+        SparseSource(matrix)
 
 
 def test_flags_that_are_wrong_are_not_trusted():

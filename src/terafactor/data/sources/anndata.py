@@ -147,15 +147,15 @@ def _check_group(group: Any, name: str) -> None:
 
 def _checked_starts(group: Any, n_rows: int, name: str) -> Indices:
     """Return the starts of the rows (n + 1,), or refuse them if they are inconsistent."""
-    limit = max_bytes()
-    check_size(16 * len(group["indptr"]), name, limit)  # as stored, and as int64
-    starts = group["indptr"][:].astype(np.int64)
-    n_entries = len(group["data"])
-    right_length = len(starts) == n_rows + 1 and len(group["indices"]) == n_entries
-    if not (right_length and starts[0] == 0 and starts[-1] == n_entries and np.all(np.diff(starts) >= 0)):
+    indptr, indices, data, limit = group["indptr"], group["indices"], group["data"], max_bytes()
+    check_size(16 * indptr.size, name, limit)  # as stored, and as int64
+    n_entries = data.size
+    valid = indptr.shape == (n_rows + 1,) and indices.shape == data.shape == (n_entries,)
+    valid = valid and indptr.dtype.kind in "iu" and indices.dtype.kind in "iu"
+    starts = indptr[:].astype(np.int64) if valid else np.zeros(1, np.int64)
+    if not (valid and starts[0] == 0 and starts[-1] == n_entries and np.all(np.diff(starts) >= 0)):
         raise DataError(f"indptr of {name} does not match its {n_entries} entries: it is damaged, write it again")
-    entry_bytes = group["indices"].dtype.itemsize + group["data"].dtype.itemsize
-    check_size(int(np.diff(starts).max()) * entry_bytes, f"a row of {name}", limit)
+    check_size(int(np.diff(starts).max()) * (indices.dtype.itemsize + data.dtype.itemsize), f"a row of {name}", limit)
     return starts
 
 

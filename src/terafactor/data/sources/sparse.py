@@ -12,10 +12,14 @@ import numpy as np
 from terafactor._memory import check_size, max_bytes
 from terafactor._typing import Array, Indices
 from terafactor.data.source import MAY_BE_MISSING, MatrixSource, check_indices, describe_unusable, first_unusable
+from terafactor.data.sources.array import DTYPES
 from terafactor.data.sources.formats import Format, check_matrix, ends_with, is_a, reading_dtype, refuse_inside
 from terafactor.data.sources.npy import read_header
 from terafactor.errors import DataError
 from terafactor.kernels.gather import check_sparse_rows, fill_sparse_rows
+
+INDEX_ARRAYS = ("indptr.npy", "indices.npy", "row.npy", "col.npy", "offsets.npy")
+"""Members of an ``.npz`` file that hold integers."""
 
 
 class SparseSource(MatrixSource):
@@ -45,6 +49,9 @@ class SparseSource(MatrixSource):
     def __init__(self, matrix: Any, name: str = "X", *, absent: float = 0.0, allow_nan: bool = False) -> None:
         from scipy.sparse import csr_array
 
+        check_sparse(matrix, name)
+        if matrix.dtype not in DTYPES:
+            raise DataError(f"SparseSource takes a float32 or float64 matrix, got {matrix.dtype}: convert it first")
         rows = to_canonical(csr_array(matrix), name)
         found = first_unusable(rows.data[np.newaxis], allow_nan, rows.shape[1])
         if found is not None:
@@ -112,6 +119,19 @@ def check_sparse(matrix: Any, name: str) -> None:
     """Refuse an invalid sparse matrix, on which SciPy's conversions would crash."""
     if matrix.format in ("csr", "csc"):
         check_compressed(matrix, name)
+        return
+    try:
+        if matrix.format == "bsr":
+            matrix.check_format(full_check=True)
+        entries = matrix.tocoo(copy=False) if matrix.format in ("coo", "dok") else None
+    except (ValueError, TypeError, IndexError) as error:
+        raise _invalid(name, str(error)) from error
+    if entries is not None:
+        for indices, length in zip((entries.row, entries.col), matrix.shape, strict=True):
+            if np.shape(indices) != (len(entries.data),) or indices.dtype.kind != "i":
+                raise _invalid(name, "rows, columns and values must be arrays of the same length")
+            if len(indices) and not 0 <= indices.min() <= indices.max() < length:
+                raise _invalid(name, f"indices from {indices.min()} to {indices.max()} exceed 0 to {length - 1}")
 
 
 def check_compressed(matrix: Any, name: str) -> bool:
@@ -120,18 +140,22 @@ def check_compressed(matrix: Any, name: str) -> bool:
     Returns whether the indices ascend strictly within each row (column).
     """
     n_outer, n_inner = matrix.shape if matrix.format == "csr" else matrix.shape[::-1]
-    starts, indices, n_stored = np.asarray(matrix.indptr), np.asarray(matrix.indices), len(matrix.data)
-    fault = None
+    starts, indices, values = np.asarray(matrix.indptr), np.asarray(matrix.indices), np.asarray(matrix.data)
+    if starts.dtype.kind != "i" or indices.dtype.kind != "i":
+        raise _invalid(name, f"indptr and indices must be integers, got {starts.dtype} and {indices.dtype}")
     if starts.shape != (n_outer + 1,) or starts[0] != 0 or np.any(starts[1:] < starts[:-1]):
-        fault = f"indptr must ascend from 0 and have {n_outer + 1} entries"
-    elif indices.ndim != 1 or starts[-1] > len(indices) or starts[-1] > n_stored:
-        fault = f"indptr ends at {starts[-1]}, but there are {len(indices)} indices and {n_stored} values"
-    else:
-        place, ascending = check_sparse_rows(starts, indices, n_inner)
-        if place < 0:
-            return bool(ascending)
-        fault = f"index {indices[place]} at place {place} is not between 0 and {n_inner - 1}"
-    raise DataError(f"{name} is not a valid sparse matrix: {fault}; make it again from its entries")
+        raise _invalid(name, f"indptr must ascend from 0 and have {n_outer + 1} entries")
+    if indices.ndim != 1 or values.shape != indices.shape or starts[-1] > len(indices):
+        shapes = f"indices of shape {indices.shape} and values of shape {values.shape}"
+        raise _invalid(name, f"indptr ends at {starts[-1]}, but there are {shapes}")
+    place, ascending = check_sparse_rows(starts, indices, n_inner)
+    if place >= 0:
+        raise _invalid(name, f"index {indices[place]} at position {place} is not between 0 and {n_inner - 1}")
+    return bool(ascending)
+
+
+def _invalid(name: str, fault: str) -> DataError:
+    return DataError(f"{name} is not a valid sparse matrix: {fault}; build it again from its entries")
 
 
 def open_sparse(matrix: Any, name: str = "the sparse matrix") -> SparseSource:
@@ -167,6 +191,8 @@ def _check_members(path: Path) -> None:
             name = f"{member.filename} in {path}"
             with archive.open(member) as file:
                 shape, _, dtype = read_header(file, name)
+                if member.filename in INDEX_ARRAYS and dtype.kind not in "iu":
+                    raise DataError(f"{path} is not a valid sparse matrix: {member.filename} holds {dtype}")
                 claimed, held = math.prod(shape) * dtype.itemsize, member.file_size - file.tell()
             if claimed != held:
                 raise DataError(f"{name} claims {claimed} bytes of numbers, but has {held}: write it again")
