@@ -127,14 +127,15 @@ DICTIONARY = (
 BRAIN = (
     Parameter("mask", option(Path | None, IMAGES, "Mask image; by default computed."), None, read=absolute_path),
     Parameter("resample", Resample, False),
+    Parameter("global_signal", option(Literal["regress"] | None, IMAGES, "Regress out the mean over voxels."), None),
     components("Maps.", 20),
     Parameter("alpha", option(float, PROBLEM, "More makes maps sparser."), 2e-4),
     POSITIVE_DICT,
-    Parameter("reduction", option(float, SOLVER, "Use 1/R of the voxels per step.", metavar="R"), 10.0),
+    Parameter("reduction", option(float, SOLVER, "Use 1/R of the voxels per step.", metavar="R"), 1.0),
     Parameter("batch_size", option(int, SOLVER, "Volumes per step.", min=1), 40),
     Parameter(
         "n_epochs",
-        option(float | None, SOLVER, "Passes; by default as many as visit each voxel 30 times."),
+        option(float | None, SOLVER, "Passes; by default at least 150 steps and 30 visits to each voxel."),
         None,
         "epochs",
     ),
