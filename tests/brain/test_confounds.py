@@ -14,7 +14,7 @@ from terafactor.brain.confounds import resolve_confounds
 from terafactor.brain.preparation import masked_images
 from terafactor.errors import DataError
 from terafactor.solver.state_dict import StateDict
-from terafactor.training.model_file import restored
+from terafactor.training.model_file import restore_estimator
 
 
 def test_auto_reads_motion_and_drifts_from_the_table_of_the_run(study):
@@ -144,11 +144,11 @@ class TestNewImages:
         artifact = self.fitted(study, "auto")._task().artifact()
         numbers = {name: value for name, value in artifact.state_dict.numbers.items() if name != "brain.confounds"}
         older = dataclasses.replace(artifact, state_dict=StateDict(numbers, artifact.state_dict.arrays))
-        assert restored(older).confounds_ is None
+        assert restore_estimator(older).confounds_ is None
 
     def test_an_unknown_setting_in_a_file_is_refused(self, study):
         artifact = self.fitted(study, "auto")._task().artifact()
         numbers = dict(artifact.state_dict.numbers) | {"brain.confounds": "/tmp/table.tsv"}
         hostile = dataclasses.replace(artifact, state_dict=StateDict(numbers, artifact.state_dict.arrays))
         with pytest.raises(DataError, match=r"invalid confounds in the model file: '/tmp/table\.tsv'"):
-            restored(hostile)
+            restore_estimator(hostile)

@@ -58,6 +58,12 @@ def test_every_voxel_is_visited_thirty_times_by_default(study):
     assert atlas.feature_counts_.min() >= 30 * 20 * 0.9  # the last batch of a run is shorter
 
 
+def test_by_default_a_fit_uses_all_voxels_and_at_least_150_steps(study):
+    atlas = BrainDictionaryLearning(3, mask=study.mask, random_state=0)
+    assert atlas.reduction == 1
+    assert atlas.fit(study.images[:1]).n_steps_ >= 150
+
+
 def test_follows_the_conventions_of_nilearn(fitted, study):
     assert fitted.components_.shape == (5, fitted.masker_.n_elements_)
     assert fitted.n_elements_ == 5

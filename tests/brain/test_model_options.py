@@ -14,7 +14,7 @@ from terafactor.brain import BrainDictionaryLearning
 from terafactor.errors import DataError
 from terafactor.runs.artifact import write_artifact
 from terafactor.solver.state_dict import StateDict
-from terafactor.training.model_file import restored
+from terafactor.training.model_file import restore_estimator
 
 OPTIONS = {"n_components": 2, "n_epochs": 1, "batch_size": 10, "random_state": 0, "store": False}
 
@@ -83,13 +83,16 @@ def test_an_invalid_option_in_a_file_is_refused(artifact, option, value, tmp_pat
 @pytest.mark.parametrize("option", ["standardize", "detrend", "t_r", "clean_args", "dtype"])
 def test_objects_are_refused(artifact, option, value):
     with pytest.raises(DataError, match=f"invalid options of a masker in the model file: {option}="):
-        restored(with_options(artifact, **{option: value}))
+        restore_estimator(with_options(artifact, **{option: value}))
 
 
 @pytest.mark.parametrize("option", ["memory", "memory_level", "mask_img", "mask_args", "reports", "verbose", "n_jobs"])
 def test_options_that_do_not_change_the_output_are_dropped(artifact, option, tmp_path):
     write_artifact(with_options(artifact, **{option: str(tmp_path / "pickles")}), tmp_path / "model")
-    before, after = restored(artifact).masker_.get_params(), load_model(tmp_path / "model").masker_.get_params()
+    before, after = (
+        restore_estimator(artifact).masker_.get_params(),
+        load_model(tmp_path / "model").masker_.get_params(),
+    )
     assert str(tmp_path / "pickles") not in map(str, after.values())
     if option != "mask_img":
         assert before.get(option) == after.get(option)
@@ -99,7 +102,7 @@ def test_options_that_do_not_change_the_output_are_dropped(artifact, option, tmp
 def test_options_of_another_kind_of_masker_are_refused(kind, option):
     value = 4.0 if option == "smoothing_fwhm" else np.eye(3).tolist()
     with pytest.raises(DataError, match=f"{option}=.*maskers of images of kind"):
-        restored(with_options(fitted(kind)._task().artifact(), **{option: value}))
+        restore_estimator(with_options(fitted(kind)._task().artifact(), **{option: value}))
 
 
 @pytest.mark.parametrize(

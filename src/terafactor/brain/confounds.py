@@ -7,7 +7,7 @@ import logging
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,9 @@ class Confounds:
     sample_mask: Indices | None = None
     """Volumes to keep; None keeps all."""
 
+    global_signal: bool = False
+    """Whether to regress out the mean over voxels, too."""
+
     def length(self, n_volumes: int) -> int:
         """Return how many of ``n_volumes`` are kept."""
         return n_volumes if self.sample_mask is None else len(self.sample_mask)
@@ -60,10 +63,12 @@ class Confounds:
             content.update(Path(self.values).read_bytes())
         elif self.values is not None:
             content.update(np.asarray(self.values, "<f8").tobytes())
+        if self.global_signal:
+            content.update(b"global signal")
         return content.hexdigest()
 
 
-def resolve_confounds(confounds: Any, images: Sequence[Any]) -> list[Confounds]:
+def resolve_confounds(confounds: Any, images: Sequence[Any], *, global_signal: bool = False) -> list[Confounds]:
     """Return the confounds of each image; log a warning with the names of images that have none.
 
     Parameters
@@ -72,9 +77,11 @@ def resolve_confounds(confounds: Any, images: Sequence[Any]) -> list[Confounds]:
         None and False are no confounds. "auto" reads head motion and slow drifts from the table of fMRIPrep in the
         folder of each image. An entry is a path, an array, a data frame, or None for no confounds.
     images : sequence of paths or images
+    global_signal : bool
+        Whether the mean over voxels is a confound of each image, too.
     """
     if confounds_setting(confounds) is None:
-        return [Confounds()] * len(images)
+        return [Confounds(global_signal=global_signal)] * len(images)
     if confounds_setting(confounds) == "auto":
         tables = [_find_table(image) for image in images]
         found = [Confounds() if table is None else _read_table(table) for table in tables]
@@ -90,7 +97,7 @@ def resolve_confounds(confounds: Any, images: Sequence[Any]) -> list[Confounds]:
     if missing:
         shown = ", ".join(missing[:MAX_NAMES]) + (", ..." if len(missing) > MAX_NAMES else "")
         logger.warning("no confounds for %d image(s), cleaned without confounds: %s", len(missing), shown)
-    return found
+    return [replace(entry, global_signal=global_signal) for entry in found]
 
 
 def confounds_setting(confounds: Any) -> str | None:

@@ -54,12 +54,15 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
     alpha : float, default=2e-4
         Strength of the ridge penalty on codes, twice the lambda of the paper; larger values make maps sparser. Use 2e-4
         to 2e-3 for standardized images.
-    reduction : float, default=10
-        Use 1 / reduction of the voxels per step.
+    reduction : float, default=1
+        Use 1 / reduction of the voxels per step. Values above 1 read less, for studies much larger than memory.
     batch_size : int, default=40
         Volumes per step.
     n_epochs : float or None, default=None
-        Passes over the volumes. None visits each voxel at least 30 times.
+        Passes over the volumes. None makes at least 150 steps and visits each voxel at least 30 times.
+    global_signal : "regress" or None, default=None
+        Whether to regress the global signal, the mean over voxels, out of each image. A fit warns if the global signal
+        explains so much of the variance that it can turn maps into speckle.
     dict_init : image of maps, or None, default=None
         Initial maps. None computes them from some volumes: principal components, rotated to be sparse.
     positive_dict : bool, default=False
@@ -120,9 +123,10 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
         *,
         mask: Any = None,
         alpha: float = 2e-4,
-        reduction: float = 10,
+        reduction: float = 1,
         batch_size: int = 40,
         n_epochs: float | None = None,
+        global_signal: Literal["regress"] | None = None,
         dict_init: Any = None,
         positive_dict: bool = False,
         forgetting: float | Literal["auto"] = "auto",
@@ -142,6 +146,7 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
         self.reduction = reduction
         self.batch_size = batch_size
         self.n_epochs = n_epochs
+        self.global_signal = global_signal
         self.dict_init = dict_init
         self.positive_dict = positive_dict
         self.forgetting = forgetting
@@ -334,7 +339,9 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
                 "confounds=False (--confounds none) to clean without",
                 len(inputs),
             )
-        return masked_images(inputs, confounds, self.masker_, {}, resample=self.resample)
+        return masked_images(
+            inputs, confounds, self.masker_, {}, resample=self.resample, global_signal=self.global_signal
+        )
 
     def _rows_to_show(self, X: Any) -> MatrixSource:
         if isinstance(X, MatrixSource):

@@ -177,6 +177,10 @@ class ImagesSource(MatrixSource):
         return self._identities[record]
 
     @cached_property
+    def _plain_masker(self) -> Any:
+        return self.kind.plain_masker(self.masker)
+
+    @cached_property
     def _preparation(self) -> str:
         """Digest of the mask and the cleaning."""
         # ``runs`` changes the cleaning, but model files do not hold it: it belongs to the images of the fit.
@@ -206,13 +210,17 @@ class ImagesSource(MatrixSource):
         confounds = self.confounds[record]
         try:
             with WITHOUT_WARNINGS:
-                series = self.masker.transform_single_imgs(
-                    image, confounds=confounds.values, sample_mask=confounds.sample_mask
-                )
+                values = confounds.values
+                if confounds.global_signal:
+                    signal = self._plain_masker.transform_single_imgs(image).mean(axis=1, keepdims=True)
+                    values = [signal] if values is None else [values, signal]
+                series = self.masker.transform_single_imgs(image, confounds=values, sample_mask=confounds.sample_mask)
         except (ValueError, TypeError) as error:
             raise DataError(f"{name} cannot be masked and cleaned: {error}") from error
         series = np.ascontiguousarray(np.atleast_2d(series), self.dtype)
         check_finite(series, f"{name}, masked and cleaned,", about_nan=MUST_BE_FINITE)
+        if not series.any() and self.n_read[record] == 1:
+            logger.warning("%s is constant in time inside the mask: nothing can be learned from it", name)
         needed = len(self.records[record])
         if len(series) != needed:
             raise DataError(f"{name} has {len(series)} volumes instead of {needed} after cleaning")

@@ -43,8 +43,8 @@ def outlines(maps: Array) -> Array:
     return maps > 0.5 * np.maximum(maps.max(axis=1, keepdims=True), np.finfo(maps.dtype).tiny)
 
 
-def explained_variance(parts: Iterable[Array], maps: Array, *, per_component: bool) -> Any:
-    """Return the share of the squared norm of rows that maps explain by least squares, jointly or one by one.
+def explained_variance(parts: Iterable[Array], maps: Array, *, per_component: bool = False, alpha: float = 0) -> Any:
+    """Return the share of the squared norm of rows that maps explain, jointly or one by one.
 
     Parameters
     ----------
@@ -53,9 +53,11 @@ def explained_variance(parts: Iterable[Array], maps: Array, *, per_component: bo
     maps : ndarray of shape (k, p)
     per_component : bool
         Whether to return the share of each map by itself (k,), as nilearn does.
+    alpha : float
+        Strength of the ridge penalty on the codes of all maps; 0 is least squares.
     """
     gram = (maps @ maps.T).astype(np.float64)
-    inverse, squares = np.linalg.pinv(gram), np.diag(gram)
+    inverse, squares = np.linalg.pinv(gram + alpha * np.eye(len(maps))), np.diag(gram)
     explained, total = np.zeros(len(maps) if per_component else 1), 0.0
     for part in parts:
         total += float(np.einsum("ij,ij->", part, part, dtype=np.float64))
@@ -63,9 +65,25 @@ def explained_variance(parts: Iterable[Array], maps: Array, *, per_component: bo
         if per_component:
             explained += np.divide((products**2).sum(axis=0), squares, out=np.zeros(len(maps)), where=squares > 0)
         else:
-            explained += np.vdot(products @ inverse, products)
+            codes = products @ inverse
+            explained += 2 * np.vdot(codes, products) - np.vdot(codes, codes @ gram)
     share = np.maximum(0.0, explained / total) if total else np.zeros_like(explained)
     return share if per_component else float(share[0])
+
+
+def global_signal_shares(rows: Array) -> tuple[float, float]:
+    """Return the shares of the squared norm of rows (n, p) explained by their mean over features, and then by one more.
+
+    The second is that of the first principal component of what the mean leaves; both are 0 for rows of mean zero.
+    """
+    signal = rows.mean(axis=1, dtype=np.float64)
+    energy = float(signal @ signal)
+    if energy == 0:
+        return 0.0, 0.0
+    gram = (rows @ rows.T).astype(np.float64)
+    total, weights = np.trace(gram), signal @ gram @ signal / energy
+    projection = np.eye(len(rows)) - np.outer(signal, signal) / energy
+    return float(weights / total), float(np.linalg.eigvalsh(projection @ gram @ projection)[-1] / total)
 
 
 def labels_by_overlap(maps: Array, atlas: Array, names: Mapping[int, str]) -> list[tuple[str, float]]:

@@ -20,7 +20,7 @@ from terafactor.brain.maskers import make_masker
 from terafactor.data import MatrixSource, pack
 from terafactor.data.fingerprint import fingerprint
 from terafactor.data.packed.reader import PackedSource
-from terafactor.errors import DataError
+from terafactor.errors import DataError, ParameterError
 from terafactor.solver.progress import RowsProgress
 
 logger = logging.getLogger("terafactor")
@@ -33,6 +33,7 @@ def masked_images(
     options: Mapping[str, Any],
     *,
     resample: bool = False,
+    global_signal: str | None = None,
     n_threads: int = 1,
 ) -> ImagesSource:
     """Return images as a source of masked and cleaned volumes, without reading their values.
@@ -47,9 +48,13 @@ def masked_images(
         Options of the masker.
     resample : bool
         Whether images may be in another space than the mask.
+    global_signal : "regress" or None
+        Whether to regress the mean over voxels out of each image.
     n_threads : int
         Number of threads that will read at the same time.
     """
+    if global_signal not in (None, "regress"):
+        raise ParameterError(f"global_signal must be 'regress' or None, got {global_signal!r}")
     inputs = find_images(images)
     fitted_mask = getattr(mask, "mask_img_", None)
     kind = kind_of(inputs if fitted_mask is None else [fitted_mask, *inputs])
@@ -61,7 +66,8 @@ def masked_images(
     if not resample and getattr(masker, "target_affine", None) is None:
         check_space(kind, inputs, opened, masker.mask_img_, "the mask")
     cache_size = n_threads + 1 if n_threads > 1 else 1
-    return ImagesSource(kind, inputs, opened, masker, resolve_confounds(confounds, inputs), cache_size)
+    resolved = resolve_confounds(confounds, inputs, global_signal=global_signal == "regress")
+    return ImagesSource(kind, inputs, opened, masker, resolved, cache_size)
 
 
 def packed_images(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from terafactor._threads import resolve_threads
 from terafactor._typing import Array
 from terafactor.brain import maps
+from terafactor.brain.advice import atlas_advice
 from terafactor.brain.confounds import CONFOUNDS_SETTINGS, confounds_setting
 from terafactor.brain.initial import initial_maps
 from terafactor.brain.kinds import kind_named, read_errors
@@ -34,7 +36,11 @@ if TYPE_CHECKING:
     from terafactor.brain.images import ImagesSource
 
 MIN_VISITS = 30
-"""Default number of visits to each voxel: with fewer, masked statistics are far from full ones."""
+"""Default number of steps that use each voxel: with fewer, masked statistics are far from full ones."""
+
+MIN_STEPS = 150
+"""Default number of steps: with 30 steps on all voxels, maps explain less of held-out images than with 300 steps on
+a tenth of them; with 150, more."""
 
 
 class AtlasTask(Task):
@@ -60,8 +66,9 @@ class AtlasTask(Task):
         model, learner = self.estimator, self.inner.estimator
         n_threads = 1 if model.store is False else resolve_threads(model.n_threads)
         source = masked_images(
-            images, confounds, model.mask, model._masker_options(), resample=model.resample, n_threads=n_threads
-        )
+            images, confounds, model.mask, model._masker_options(),
+            resample=model.resample, global_signal=model.global_signal, n_threads=n_threads,
+        )  # fmt: skip
         problem_of(learner)  # raise on invalid parameters before hours of packing
         options_of(learner, source)
         return source
@@ -89,19 +96,19 @@ class AtlasTask(Task):
 
     def prepare(self, data: MatrixSource, start: Start) -> None:
         model, learner = self.estimator, self.inner.estimator
-        learner.set_params(n_epochs=self._n_epochs(data, start.seed))
+        n_epochs = self._default_epochs(data, start.seed) if model.n_epochs is None else model.n_epochs
+        learner.set_params(n_epochs=n_epochs)
         if start.state_dict is None:
             learner.set_params(init=self._initial_maps(data, start.seed))
         self.inner.prepare(data, start)
         model._learner = learner
 
-    def _n_epochs(self, data: MatrixSource, seed: int) -> float:
-        """Return the number of passes: by default the fewest with ``MIN_VISITS`` visits to each voxel."""
+    def _default_epochs(self, data: MatrixSource, seed: int) -> int:
+        """Return the fewest passes with ``MIN_STEPS`` steps and ``MIN_VISITS`` steps that use each voxel."""
         model = self.estimator
-        if model.n_epochs is not None:
-            return model.n_epochs
         masks = masks_of(data, model.reduction, seed)
-        return BatchStream(data, model.batch_size, masks, seed, whole_rows=False).epochs_until(MIN_VISITS)
+        stream = BatchStream(data, model.batch_size, masks, seed, whole_rows=False)
+        return stream.epochs_until(max(MIN_VISITS, math.ceil(MIN_STEPS / masks.cycle_length)))
 
     def _initial_maps(self, data: MatrixSource, seed: int) -> Array:
         model, kind = self.estimator, self.estimator._kind
@@ -124,7 +131,17 @@ class AtlasTask(Task):
         self._set_maps()
 
     def review(self, data: MatrixSource) -> list[Any]:
-        return self.inner.review(data)
+        """Return warnings about the maps, or about the images."""
+        begun, model = self.inner.beginning, self.estimator
+        sample = cast(MatrixSource, begun.sample)  # only partial_fit has none
+        found = atlas_advice(
+            sample.read(np.arange(sample.shape[0])), model.components_, begun.problem,
+            regressed=model.global_signal is not None,
+            n_volumes=data.shape[0],
+            n_visits=model.n_steps_ / math.ceil(model.reduction),
+            n_epochs=self._default_epochs(data, begun.options.seed),
+        )  # fmt: skip
+        return [*self.inner.review(data), *found]
 
     def _set_maps(self) -> None:
         """Set the learned attributes, with the maps sorted and mostly positive."""

@@ -27,7 +27,7 @@ from terafactor.cli.transform import Model, check_absent, load_kind
 
 FIT_EXAMPLE = (
     "Example: terafactor brain fit 'sub-*/func/*_bold.nii.gz' --confounds auto --mask mask.nii.gz -k 70 --alpha 1e-3 "
-    "--reduction 12 --out atlas/"
+    "--out atlas/"
 )
 TRANSFORM_EXAMPLE = "Example: terafactor brain transform atlas/ run.nii.gz --out series.tsv"
 REPORT_EXAMPLE = "Example: terafactor brain report atlas/ --labels regions.nii.gz --names regions.txt"

@@ -192,14 +192,15 @@ DICTIONARY = (
 BRAIN = (
     Parameter("mask", option(Path | None, IMAGES, "Mask image; default: computed."), None, parse=absolute_path),
     Parameter("resample", Resample, False),
+    Parameter("global_signal", option(Literal["regress"] | None, IMAGES, "Regress out the mean over voxels."), None),
     components("maps", 20),
     Parameter("alpha", option(float, PROBLEM, "Penalty strength; larger gives sparser maps.", metavar="A"), 2e-4),
     POSITIVE_DICT,
-    Parameter("reduction", option(float, SOLVER, "Use 1/R of the voxels per step.", metavar="R"), 10.0),
+    Parameter("reduction", option(float, SOLVER, "Use 1/R of the voxels per step.", metavar="R"), 1.0),
     Parameter("batch_size", option(int, SOLVER, "Volumes per step.", min=1, metavar="B"), 40),
     Parameter(
         "n_epochs",
-        option(float | None, SOLVER, "Passes over the data; default: 30 visits to each voxel.", metavar="N"),
+        option(float | None, SOLVER, "Passes; default: at least 150 steps and 30 visits to each voxel.", metavar="N"),
         None,
         "epochs",
     ),
