@@ -138,6 +138,20 @@ def test_frames_of_numbers_in_objects_are_read():
     np.testing.assert_array_equal(model.fit(frame).components_, model.fit(pandas_frame()).components_)
 
 
+def test_none_in_a_list_is_missing():
+    X = values().tolist()
+    X[3][1] = None
+    model = MaskedDictionaryLearning(2, missing="nan", random_state=0)
+    expected = values()
+    expected[3, 1] = np.nan
+    np.testing.assert_array_equal(model.fit(X).components_, model.fit(expected).components_)
+
+
+def test_a_frame_of_mixed_objects_is_refused():
+    with pytest.raises(DataError, match=r"the DataFrame cannot be read as columns of numbers|column 'id'"):
+        open_source(pandas_frame(id=[1, "x"] * 6))
+
+
 @pytest.mark.parametrize(
     ("X", "error", "message"),
     [

@@ -135,6 +135,18 @@ def test_metadata_that_cannot_be_ours_are_refused(stores, tmp_path, change):
         open_source(path)
 
 
+def test_metadata_that_claim_more_rows_than_fit_in_memory_are_refused(stores, tmp_path):
+    from terafactor.data.packed import layout
+
+    path = copy_of(stores / "float64", tmp_path)
+    content = json.loads((path / "zarr.json").read_bytes())["attributes"]["terafactor"]
+    content["records"][0]["stop"] += 10**15
+    del content["checksum"]
+    (path / "zarr.json").write_bytes(encode(layout._with_digest(content)))
+    with pytest.raises(DataError, match="store would take at least"):
+        open_source(path)
+
+
 @pytest.mark.parametrize("value", [np.frombuffer(b"\xff" * 4, "<f4")[0], np.inf, 0.0, -1.0], ids=str)
 def test_scales_that_are_not_positive_are_refused(version1, tmp_path, value):
     path = copy_of(version1 / "int16", tmp_path)

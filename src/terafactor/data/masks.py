@@ -119,7 +119,7 @@ class RunMasks(Masks):
 
 
 def masks_of(source: MatrixSource, reduction: float, seed: int) -> Masks:
-    """Return the masks that suit a source: runs of tiles where it stores its features in an order of its own."""
+    """Return the masks that suit a source: runs of tiles if it stores its features in a given order."""
     tiles = source.tiles(0)
     if tiles.order is not None:
         return RunMasks(source, reduction, seed)

@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from terafactor._memory import check_size, max_bytes
 from terafactor._typing import Array, Indices
 from terafactor.data.packed.layout import (
     CHECKSUM_BYTES,
@@ -40,6 +41,9 @@ from terafactor.errors import DataError, ParameterError
 from terafactor.kernels.gather import gather_columns
 from terafactor.kernels.tiles import copy_runs, find_tiles, locate_columns
 
+BLOCK_BYTES = 100
+"""Memory per block of rows, for its entry in a table."""
+
 
 class PackedSource(MatrixSource):
     """A store written by :func:`terafactor.pack`, of which a step reads only its mask.
@@ -47,7 +51,7 @@ class PackedSource(MatrixSource):
     Every read is verified; errors name the damaged record and chunk. Any rows and columns can be read, but a chunk,
     ``block_rows`` rows by ``tile_width`` features, is always read whole:
 
-    - batches of ``block_rows`` rows, or a multiple, read nothing twice and nothing in vain;
+    - batches of ``block_rows`` rows, or a multiple, read every chunk once, and use all of it;
     - batches of a divisor share a block and its mask, and read the block once, together;
     - other batch sizes split blocks, and read up to twice as much or, below ``block_rows``, more.
 
@@ -80,6 +84,7 @@ class PackedSource(MatrixSource):
         lengths = [record["stop"] - record["start"] for record in content["records"]]
         edges = np.cumsum([0, *lengths]).tolist()
         self._records = [range(start, stop) for start, stop in itertools.pairwise(edges)]
+        check_size(BLOCK_BYTES * sum(-(-n // self.layout.block_rows) for n in lengths), str(self.path), max_bytes())
         self._blocks = _BlockTable(lengths, self.layout.block_rows)
         self.shape = (edges[-1], self.layout.n_features)
         self.dtype = np.dtype("float32" if self.layout.scaled else self.layout.dtype)

@@ -101,7 +101,7 @@ def as_numeric(data: Any, name: str) -> Any:
         data = np.where(sys.modules["pandas"].isna(data), np.nan, data)
     for place, value in zip(np.ndindex(data.shape), data.ravel().tolist(), strict=True):
         try:
-            float(value)
+            float(np.nan if value is None else value)
         except (TypeError, ValueError) as error:
             at = ", ".join(f"{axis} {i}" for axis, i in zip(("row", "column"), place, strict=False))
             kind = DataError if isinstance(error, ValueError) else DataTypeError

@@ -137,7 +137,10 @@ def open_frame(frame: Any, *, columns: Sequence[str] | None = None, drop: Sequen
         index = _index_columns(frame.schema.pandas_metadata or {})
         frame = polars.from_arrow(frame)
     is_polars = is_a(frame, "polars", "DataFrame", "LazyFrame")
-    frame = frame.lazy().collect() if is_polars else polars.from_pandas(_dense(frame))
+    try:
+        frame = frame.lazy().collect() if is_polars else polars.from_pandas(_dense(frame))
+    except (TypeError, ValueError, polars.exceptions.PolarsError) as error:
+        raise DataError(f"{name} cannot be read as columns of numbers: {error}") from error
     return FrameSource(frame, name, columns, index, drop)
 
 

@@ -67,7 +67,7 @@ def open_zarr(path: Path, inside: str | None = None) -> MatrixSource:
 
     try:
         node = zarr.open(path, path=(inside or "").strip("/"), mode="r")
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path} cannot be opened as Zarr: {error or type(error).__name__}") from error
     if isinstance(node, zarr.Group):
         raise _group_error(node, path, f"{path}::name")

@@ -81,7 +81,7 @@ class SelectedRows(SourceView):
 def choose_rows(source: MatrixSource, n_rows: int, seed: int, purpose: Purpose = Purpose.HOLDOUT) -> Indices:
     """Return about ``n_rows`` random rows, ascending: single rows, or whole row blocks where the source has them.
 
-    Neither the chosen rows nor the others then read a block in vain.
+    Whole blocks keep the chosen rows, and the others, from reading blocks that they use in part.
     """
     random = generator(seed, purpose)
     blocks = [block for record in range(len(source.records)) for block in source.row_blocks(record) or ()]
