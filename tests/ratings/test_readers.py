@@ -1,6 +1,8 @@
 """Files of ratings."""
 
+import io
 import re
+import zipfile
 
 import numpy as np
 import pytest
@@ -406,3 +408,65 @@ def test_a_name_with_brackets_is_no_pattern(tmp_path, suffix):
         frame = polars.DataFrame({"user": [1, 2], "item": [3, 4], "rating": [rating, rating]})
         getattr(frame, f"write_{suffix}")(tmp_path / f"{name}.{suffix}")
     assert set(read_ratings(tmp_path / f"t[1].{suffix}").values.tolist()) == {5.0}
+    other = polars.DataFrame({"a": [1, 2]})
+    getattr(other, f"write_{suffix}")(tmp_path / f"t1.{suffix}")
+    assert set(read_ratings(tmp_path / f"t[1].{suffix}").values.tolist()) == {5.0}
+    (tmp_path / f"t1.{suffix}").unlink()
+    assert set(read_ratings(tmp_path / f"t[1].{suffix}").values.tolist()) == {5.0}
+
+
+MATRIX = sparse.csr_array(([1.0, 2.0, 3.0, 4.0], ([0, 0, 1, 2], [0, 1, 1, 0])), shape=(3, 2))
+STORED = {
+    "indices": MATRIX.indices, "indptr": MATRIX.indptr, "data": MATRIX.data, "format": b"csr", "shape": (3, 2)
+}  # fmt: skip
+ENTRIES = {"row": [0, 1], "col": [0, 1], "data": [1.0, 2.0], "format": b"coo", "shape": (3, 2)}
+ARRAYS = {"user": [1, 2], "item": [1, 2], "rating": [1.0, 2.0]}
+
+
+@pytest.mark.parametrize(
+    ("stored", "changes", "problem"),
+    [
+        (STORED, {"indices": [0, 1, -1, 0]}, "index -1 at place 2"),
+        (STORED, {"indices": [0, 1, 10**9, 0]}, "index 1000000000 at place 2"),
+        (STORED, {"indptr": [0, 2, 1, 4]}, "indptr must ascend"),
+        (STORED, {"indptr": [0, 2, 10**6, 4]}, "indptr must ascend"),
+        (STORED, {"indptr": [0, -2, 3, 4]}, "indptr must ascend"),
+        (STORED, {"indptr": [1, 2, 3, 4]}, "index pointer should start with 0"),
+        (STORED, {"indptr": [0, 2, 4]}, "index pointer size 3 should be 4"),
+        (STORED, {"indptr": [0, 2, 3, 90]}, "should be less than"),
+        (STORED, {"data": [1.0]}, "should have the same size"),
+        (STORED, {"shape": None}, "shape is not a file in the archive"),
+        (STORED, {"shape": (2**45, 2)}, "index pointer size 4"),
+        (STORED, {"format": 3}, "cannot be read as arrays"),
+        (STORED, {"format": b"xyz"}, "Unknown format"),
+        (ENTRIES, {"row": [0, -1]}, "negative axis 0 index"),
+        (ENTRIES, {"col": [0, 7]}, "exceeds matrix dimension 2"),
+        (ENTRIES, {"shape": (2**45, 2)}, "at most 2,147,483,647 users and items"),
+        (ARRAYS, {"user": [1]}, "must have the same length"),
+        (ARRAYS, {"user": [[1, 2]]}, "ids must be a sequence"),
+        (ARRAYS, {"user": np.array([1, None], object)}, "Object arrays cannot be loaded"),
+        (ARRAYS, {"rating": [1.0, np.nan]}, "rating number 1 is nan"),
+        (ARRAYS, {"rating": None}, "no column is recognized as rating"),
+    ],
+)
+def test_damaged_arrays_are_refused_by_name(tmp_path, stored, changes, problem):
+    np.savez(tmp_path / "x.npz", **{name: value for name, value in (stored | changes).items() if value is not None})
+    with pytest.raises(DataError, match=rf"x\.npz.*{re.escape(problem)}"):
+        read_ratings(tmp_path / "x.npz")
+
+
+def test_archives_that_are_damaged_or_claim_too_much_are_refused_by_name(tmp_path):
+    path = tmp_path / "x.npz"
+    np.savez(path, **ARRAYS)
+    content = bytearray(path.read_bytes())
+    for damaged in (content[:-40], content[:200] + b"\0\0\0" + content[203:], b""):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"x\.npz cannot be read as arrays"):
+            read_ratings(path)
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<i8", "fortran_order": False, "shape": (3 * 10**12,)})
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ARRAYS:
+            archive.writestr(f"{name}.npy", header.getvalue())
+    with pytest.raises(DataError, match=r"x\.npz cannot be read as arrays"):
+        read_ratings(path)

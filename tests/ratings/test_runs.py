@@ -1,5 +1,6 @@
 """Ratings in run directories, and the commands."""
 
+import errno
 import json
 import logging
 import signal
@@ -309,6 +310,45 @@ def test_predictions_take_the_same_quotes_and_white_space_as_ratings(run, tmp_pa
     code, _, err = run("predict", "run", "both.csv", "--out", "both-predicted.csv")
     assert code == 3
     assert "line 3 has a quote that is not closed" in err
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_an_output_that_fails_leaves_nothing(run, tmp_path, monkeypatch, suffix):
+    import polars
+
+    assert run("fit", "ratings.csv", "-k", "2", "--epochs", "1", "--seed", "0", "--out", "run")[0] == 0
+    before = set(tmp_path.iterdir())
+    write = getattr(polars.DataFrame, f"write_{suffix}")
+
+    def fail(frame, file, *arguments, **options):
+        write(frame, file, *arguments, **options)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(polars.DataFrame, f"write_{suffix}", fail)
+    for command in (("predict", "run", "test.csv"), ("recommend", "run")):
+        code, _, err = run(*command, "--out", f"out.{suffix}")
+        assert code == 3
+        assert f"cannot write out.{suffix}" in err
+        assert set(tmp_path.iterdir()) == before
+    monkeypatch.setattr(polars.DataFrame, f"write_{suffix}", write)
+    assert run("recommend", "run", "--out", f"out.{suffix}")[0] == 0
+    assert set(tmp_path.iterdir()) == before | {tmp_path / f"out.{suffix}"}
+
+
+def test_predictions_of_pairs_never_lose_a_line(run, tmp_path):
+    lines = [f'{user},"{user % 9}\\" disc",{user % 5}\n' for user in range(90)]
+    for name in ("ratings.csv", "pairs[1].csv"):
+        (tmp_path / name).write_text("user,item,rating\n" + "".join(lines))
+    (tmp_path / "pairs1.csv").write_text("user,item\n1,2\n")
+    assert run("fit", "ratings.csv", "-k", "2", "--epochs", "1", "--seed", "0", "--out", "run")[0] == 0
+    assert run("predict", "run", "pairs[1].csv", "--out", "predicted.csv")[2].endswith(
+        "wrote 90 predictions to predicted.csv\n"
+    )
+    (tmp_path / "bad.csv").write_text("user,item\n" + "".join(f'{user},"a" b"\n' for user in range(90)))
+    code, _, err = run("predict", "run", "bad.csv", "--out", "bad-predicted.csv")
+    assert code == 3
+    assert "bad.csv, line 2: a quote inside a quoted field is not doubled" in " ".join(err.split())
 
 
 def test_a_run_has_a_report_and_its_checkpoints_can_be_loaded(X, tmp_path):

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-import glob
+import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from terafactor.data.sources.formats import require
 from terafactor.errors import DataError
 from terafactor.ratings.readers.netflix import is_netflix, read_netflix
-from terafactor.ratings.readers.text import COMMA, DOUBLE_COLON, TAB, TAB_WITHOUT_HEADER, TextLayout, read_text
+from terafactor.ratings.readers.text import (
+    COMMA,
+    DOUBLE_COLON,
+    TAB,
+    TAB_WITHOUT_HEADER,
+    TextLayout,
+    for_polars,
+    read_text,
+)
 from terafactor.ratings.table.open import find_columns, open_ratings
 from terafactor.ratings.table.table import Duplicates, RatingTable
 
@@ -25,6 +33,12 @@ LAYOUTS: dict[str, TextLayout] = {
 }
 MOVIELENS_FILES = ("ratings.dat", "ratings.csv", "u.data")
 """Names of the rating files of MovieLens."""
+
+UNREADABLE = (
+    OSError, EOFError, ValueError, TypeError, KeyError, AttributeError, NotImplementedError, MemoryError,
+    zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+"""Errors that NumPy and SciPy raise while they load a damaged file."""
 
 
 def read_ratings(
@@ -84,8 +98,8 @@ def _read_folder(path: Path, duplicates: Duplicates, columns: Mapping[str, str] 
 def _read_parquet(path: Path, duplicates: Duplicates, columns: Mapping[str, str] | None) -> RatingTable:
     polars = require("polars", extra="ratings", purpose=f"reading {path}")
     try:
-        found = find_columns(list(polars.read_parquet_schema(path)), columns)
-        frame = polars.read_parquet(glob.escape(str(path)), columns=list(found.values()))
+        found = find_columns(list(polars.read_parquet_schema(for_polars(path))), columns)
+        frame = polars.read_parquet(for_polars(path), columns=list(found.values()))
     except (polars.exceptions.PolarsError, OSError) as error:
         raise DataError(f"{path} cannot be read as Parquet: {error}") from error
     for name in found.values():
@@ -96,20 +110,15 @@ def _read_parquet(path: Path, duplicates: Duplicates, columns: Mapping[str, str]
 
 
 def _read_npz(path: Path, duplicates: Duplicates, columns: Mapping[str, str] | None) -> RatingTable:
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            names = list(arrays)
-            if "format" in names:
-                return RatingTable.from_matrix(_sparse(path), duplicates=duplicates)
-            found = find_columns(names, columns)
-            return RatingTable.of(*(arrays[name] for name in found.values()), duplicates=duplicates)
-    except (OSError, ValueError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"{path} cannot be read as arrays: {error}") from error
-
-
-def _sparse(path: Path) -> Any:
     from scipy.sparse import load_npz
 
-    return load_npz(path)
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            if "format" in arrays:
+                return RatingTable.from_matrix(load_npz(path), duplicates=duplicates)
+            found = find_columns(list(arrays), columns)
+            return RatingTable.of(*(arrays[name] for name in found.values()), duplicates=duplicates)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+    except UNREADABLE as error:
+        raise DataError(f"{path} cannot be read as arrays: {error}") from error

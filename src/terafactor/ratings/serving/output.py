@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import glob
 import logging
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from terafactor._durable import storage_errors
+from terafactor._durable import no_follow, replace_durably, storage_errors
 from terafactor._typing import Array
 from terafactor.data.sources.formats import require
 from terafactor.errors import DataError, ParameterError
@@ -22,6 +22,7 @@ from terafactor.ratings.readers.text import (
     detect_separator,
     find_invalid_quote,
     find_unclosed_quote,
+    for_polars,
     has_escaped_quotes,
     reads_every_record,
     refuse_utf16,
@@ -143,7 +144,7 @@ def _read_pairs(path: Path, columns: Mapping[str, str], fitted: Mapping[str, str
     polars = require("polars", extra="ratings", purpose=f"reading {path}")
     try:
         if path.suffix.lower() in (".parquet", ".pq"):
-            frame = polars.read_parquet(glob.escape(str(path)))
+            frame = polars.read_parquet(for_polars(path))
             return frame, _find_pair(list(frame.columns), columns, fitted)
         refuse_utf16(path)
         layout = detect_separator(path, TAB if path.suffix.lower() in (".tsv", ".inter") else COMMA)
@@ -174,10 +175,17 @@ def _find_pair(header: list[str], columns: Mapping[str, str], fitted: Mapping[st
 
 
 def _write_table(frame: Any, path: Path) -> None:
+    """Write a table under a temporary name, and rename it when it is complete."""
     if path.exists():
         raise ParameterError(f"{path} exists: choose another name, or remove it")
     writers = {".parquet": frame.write_parquet, ".csv": frame.write_csv}
     if path.suffix.lower() not in writers:
         raise ParameterError(f"the output must be a .parquet or .csv file, got {path}")
-    with storage_errors(path):
-        writers[path.suffix.lower()](path)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.unfinished")
+    try:
+        with storage_errors(path), open(temporary, "xb", opener=no_follow) as file:
+            writers[path.suffix.lower()](file)
+        replace_durably(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

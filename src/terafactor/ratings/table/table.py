@@ -16,6 +16,9 @@ from terafactor.ratings.table.ids import Ids
 
 Duplicates = Literal["error", "last", "mean"]
 
+MAX_SIZE = 2**31 - 1
+"""Largest number of users or items: their numbers are int32."""
+
 MAX_RATING = float(np.finfo(np.float32).max)
 """Largest absolute value of a rating."""
 
@@ -79,6 +82,10 @@ class RatingTable:
         """
         check_sparse(matrix, "the matrix of ratings")
         entries = matrix.tocoo()
+        if max(entries.shape) > MAX_SIZE:
+            raise DataError(
+                f"the matrix of ratings has shape {entries.shape}, at most {MAX_SIZE:,} users and items work"
+            )
         shape = [np.arange(length) for length in entries.shape]
         users, items = (np.asarray(numbers).astype(np.int32) for numbers in (entries.row, entries.col))
         table = cls(users, items, _as_ratings(entries.data), Ids(shape[0]), Ids(shape[1]))
