@@ -56,3 +56,12 @@ def test_it_prints_the_rounding_error_of_integers(run, capsys):
     assert 1e-6 < share < 1e-4
     found = open_source("store").read(np.arange(50))
     np.testing.assert_allclose(found, (X - X.mean(axis=0)) / X.std(axis=0), atol=1e-3)
+
+
+def test_counts_of_one_are_singular(run, capsys):
+    np.save("row.npy", np.ones((1, 4)))
+    assert run("row.npy", "--out", "row") == 0
+    assert "packed 1 row of 4 features into row" in capsys.readouterr().err
+    np.save("column.npy", np.ones((2, 1)))
+    assert run("column.npy", "--out", "column") == 0
+    assert "packed 2 rows of 1 feature into column" in capsys.readouterr().err
