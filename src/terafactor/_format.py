@@ -44,7 +44,9 @@ def data_size(n_bytes: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time with its unit: ``420 ms``, ``3 min 20 s``, ``2 h 05 min``."""
+    """Return a time with its unit: ``420 ms``, ``3 min 20 s``, ``2 h 05 min``; a dash for NaN."""
+    if math.isnan(seconds):
+        return "-"
     if 0 < seconds < 1:
         return f"{1000 * seconds:.3g} ms"
     if seconds < 60:

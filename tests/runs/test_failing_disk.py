@@ -136,6 +136,7 @@ def test_an_error_at_every_file_operation(undisturbed, tmp_path):
     assert reported > 0.8 * n_operations
 
 
+@pytest.mark.timeout(1200)
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs the names of open files")
 def test_an_error_at_system_calls_on_a_disk_without_locks_and_folder_sync(undisturbed, tmp_path, monkeypatch):
     X, expected, _ = undisturbed

@@ -1,12 +1,16 @@
 """A checkpoint belongs to one run: what config.toml, data and parameters were when it was written."""
 
+import copy
 import re
+import tomllib
 
 import numpy as np
 import pytest
+import tomli_w
 
 from terafactor import MaskedDictionaryLearning, load_model, train
-from terafactor.errors import DataError
+from terafactor.cli.fit import stored_estimator
+from terafactor.errors import DataError, TerafactorError
 from terafactor.runs.artifact import read_artifact, write_artifact
 from terafactor.runs.checkpoint import CheckpointPolicy, newest
 from terafactor.runs.directory import RunDirectory
@@ -78,3 +82,79 @@ def test_an_unfinished_run_of_an_earlier_version_is_refused_but_loads(X, tmp_pat
     with pytest.raises(DataError, match=r"was written by an earlier terafactor.* load it with load_model"):
         train(estimator(), X, run.path, resume=True)
     assert load_model(path).components_.shape == (3, X.shape[1])
+
+
+OTHER = {str: "other", bool: True, int: 7, float: 0.37, list: [5, 5], dict: {}}
+ALLOWED = {"parameters.n_epochs", "parameters.max_time", "parameters.tol"}
+
+
+def leaves(table, prefix=""):
+    """Return the paths of all values in nested tables."""
+    found = []
+    for name, value in table.items():
+        found += leaves(value, f"{prefix}{name}.") if isinstance(value, dict) else [f"{prefix}{name}"]
+    return found
+
+
+def edited(config, path, value):
+    """Return a configuration with another value at a path, or without it if the value is None."""
+    config = copy.deepcopy(config)
+    *tables, name = path.split(".")
+    table = config
+    for each in tables:
+        table = table[each]
+    if value is None:
+        del table[name]
+    else:
+        table[name] = value
+    return config
+
+
+def edits(config):
+    """Return configurations with one change each, by a description."""
+    changes = {}
+    for path in leaves(config):
+        value = config
+        for name in path.split("."):
+            value = value[name]
+        other = (not value) if isinstance(value, bool) else OTHER[type(value)]
+        changes |= {f"{path} changed": edited(config, path, other), f"{path} removed": edited(config, path, None)}
+    for path in ("kind", "data", "holdout", "parameters"):
+        changes |= {f"{path} removed": edited(config, path, None), f"{path} empty": edited(config, path, {})}
+    for path in ("more", "data.more", "holdout.more", "parameters.more", "parameters.missing", "parameters.init"):
+        changes[f"{path} added"] = edited(config, path, "nan")
+    return changes
+
+
+def test_every_edit_of_the_configuration_is_refused_on_resume(X, tmp_path):
+    data = tmp_path / "X.npy"
+    np.save(data, X)
+    run, whole = cut(str(data), tmp_path / "run"), train(estimator(), str(data), tmp_path / "whole")
+    original = run.config_file.read_bytes()
+    changes = edits(tomllib.loads(original.decode()))
+    assert len(changes) >= 35
+    harmless = {f"{path} {how}" for path in ALLOWED for how in ("changed", "removed")}
+    harmless |= {"parameters.random_state removed", "data.source removed", "data.source changed"}
+    for name in sorted(set(changes) - harmless):
+        run.config_file.write_text(tomli_w.dumps(changes[name]))
+        with pytest.raises(TerafactorError):
+            resume_as_the_command_does(run, str(data))
+    run.config_file.write_bytes(original)
+    resumed = resume_as_the_command_does(run, str(data))
+    np.testing.assert_array_equal(resumed.components_, whole.components_)
+
+
+def resume_as_the_command_does(run, data):
+    """Resume with the parameters of the configuration, as ``terafactor resume run --source data`` does."""
+    resumed, _ = stored_estimator(run.path)
+    return train(resumed, data, run.path, resume=True)
+
+
+@pytest.mark.parametrize("change", [{"n_epochs": 4.0}, {"max_time": 1000.0}, {"tol": 1e-9}])
+def test_edits_of_when_to_stop_are_allowed(X, tmp_path, change):
+    run = cut(X, tmp_path / "run")
+    config = tomllib.loads(run.config_file.read_text())
+    config["parameters"] |= change
+    run.config_file.write_text(tomli_w.dumps(config))
+    whole = train(estimator(**change), X, tmp_path / "whole")
+    np.testing.assert_array_equal(resume_as_the_command_does(run, X).components_, whole.components_)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from terafactor._durable import flush, no_follow, storage_errors, write_durably
 from terafactor.errors import DataError
-from terafactor.runs.schema import COUNT, NUMBER, Schema, check_document
+from terafactor.runs.schema import COUNT, NUMBER, POSITIVE_COUNT, SECONDS, Schema, check_document
 from terafactor.solver.callbacks import Evaluation
 
 SCHEMA: Schema = {
     "step": COUNT,
-    "n_samples": COUNT,
-    "seconds": NUMBER.or_none(),
+    "n_samples": POSITIVE_COUNT,
+    "seconds": SECONDS,
     "bytes_read": COUNT,
     "surrogate": NUMBER.or_none(),
     "objective": NUMBER.or_none(),
@@ -80,6 +80,6 @@ def _from_line(line: bytes, name: str) -> Evaluation:
         raise DataError(f"{name} is not JSON: {line[:80]!r}") from error
     check_document(values, SCHEMA, name)
     known = {field: values[field] for field in SCHEMA}
-    for field in ("surrogate", "sparsity", "seconds"):
+    for field in ("surrogate", "sparsity"):
         known[field] = math.nan if known[field] is None else float(known[field])
     return Evaluation(**known)

@@ -9,10 +9,12 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 from terafactor.errors import DataError
 
+PLAIN = (bool, int, float, str, list, NoneType)
 MAX_COUNT = 2**63
 """Counts are below this, as 64-bit integers are."""
 
@@ -85,9 +87,28 @@ def _is_source(value: Any) -> bool:
     return is_text(value) or (isinstance(value, list) and all(map(is_text, value)))
 
 
+def fits(hint: Any, value: Any) -> bool:
+    """Return whether a plain value fits a type hint of plain types; other hints, such as those of arrays, fit all."""
+    if get_origin(hint) in (Union, UnionType):
+        return any(fits(each, value) for each in get_args(hint))
+    if get_origin(hint) is Literal:
+        return is_text(value) and value in get_args(hint)
+    if hint is float:
+        return type(value) is float or _is_finite(value)
+    if hint is int:
+        return type(value) is int and abs(value) < MAX_COUNT
+    if hint in (bool, str, NoneType):
+        return type(value) is hint
+    return hint is Any or not isinstance(value, PLAIN)
+
+
 TEXT = Rule("a string", is_text)
+TEXTS = Rule("a list of strings", lambda value: isinstance(value, list) and all(map(is_text, value)))
 COUNT = Rule("an integer >= 0 and below 2^63", is_count)
+POSITIVE_COUNT = Rule("an integer >= 1 and below 2^63", lambda value: is_count(value) and value >= 1)
+COUNTS = Rule("a list of integers >= 0", lambda value: isinstance(value, list) and all(map(is_count, value)))
 NUMBER = Rule("a finite number", _is_finite)
+SECONDS = Rule("a finite number >= 0", lambda value: _is_finite(value) and value >= 0)
 TABLE = Rule("a table of fields", lambda value: isinstance(value, dict) and all(map(is_text, value)))
 DIGEST = Rule("64 hexadecimal digits", lambda value: is_text(value) and re.fullmatch("[0-9a-f]{64}", value) is not None)
 SHAPE = Rule(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from numbers import Real
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_type_hints
 
 import numpy as np
 
@@ -18,9 +18,18 @@ from terafactor.errors import DataError, ParameterError, TerafactorError
 from terafactor.runs.artifact import Artifact, find_artifact, read_artifact, write_artifact
 from terafactor.runs.directory import RunDirectory
 from terafactor.runs.parameters import from_plain
+from terafactor.runs.schema import COUNT, COUNTS, TEXT, TEXTS, Schema, check_document, fits
 from terafactor.training.task import Task
 
 logger = logging.getLogger("terafactor")
+
+NUMBERS: Schema = {
+    "feature_names": TEXTS.or_none().optional(),
+    "geometry": COUNTS.or_none().optional(),
+    "stopped_by": TEXT.or_none().optional(),
+    "rows": COUNT.optional(),
+}
+"""Numbers that estimators read without a check of their own."""
 
 
 class ModelFileMixin:
@@ -32,10 +41,14 @@ class ModelFileMixin:
 
     @classmethod
     def _from_file(cls, parameters: Mapping[str, Any]) -> Self:
-        """Return an estimator with the parameters of a file; refuse unknown ones."""
+        """Return an estimator with the parameters of a file; refuse unknown ones, and values of another type."""
         unknown = sorted(set(parameters) - set(cls._get_param_names()))  # type: ignore[attr-defined]
         if unknown:
             raise DataError(f"the file has parameters that {cls.__name__} does not: {', '.join(unknown)}")
+        hints = get_type_hints(cls.__init__)
+        for name, value in parameters.items():
+            if not fits(hints.get(name, Any), value):
+                raise DataError(f"{name} of the file must be {hints[name]}, got {value!r}: the file was changed")
         return cls(**parameters)
 
     def save(self, path: Path | str, *, overwrite: bool = False) -> None:
@@ -126,9 +139,13 @@ def _find_model(run: RunDirectory) -> Path:
 def restore_estimator(artifact: Artifact) -> Any:
     """Return the fitted estimator of a model file or a checkpoint."""
     estimator = make_estimator(artifact.kind, artifact.parameters)
+    check_document(artifact.state_dict.numbers, NUMBERS, "the file")
     _check_finite(artifact.state_dict.arrays)
     try:
         estimator._task().restore(artifact.state_dict)
+        names = getattr(estimator, "feature_names_in_", None)
+        if names is not None and len(names) != estimator.n_features_in_:
+            raise DataError(f"the file names {len(names)} features, but its atoms have {estimator.n_features_in_}")
     except TerafactorError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

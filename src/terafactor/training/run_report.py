@@ -105,6 +105,6 @@ def _rows(estimator: Any, config: dict[str, Any]) -> tuple[Any, str | None]:
         if found != config["data"].get("fingerprint"):
             raise DataError("it is not the data that the run learned from")
         _, held_out, _ = task.hold_out(data, config.get("holdout", 0), config["seed"])
-    except (TerafactorError, OSError, LookupError) as error:
+    except (TerafactorError, OSError, LookupError, TypeError, ValueError) as error:
         return None, f"The data could not be read again, so {missing}: {error}"
     return data if held_out is None else held_out, None
