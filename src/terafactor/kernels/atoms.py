@@ -82,14 +82,15 @@ def start_candidates(gemm, weights, at_start, atoms, j, start, stop, candidates)
 
 
 @jit
-def finish_candidate(data_code, atoms, weights, curvature, positive, j, start, stop, candidates):
+def finish_candidate(data_code, atoms, weights, inverse, positive, j, start, stop, candidates):
     """Complete the candidate of atom j on one tile, in its row of ``candidates`` (block, s) in/out.
 
-    data_code, atoms (k, s). Returns the sums of absolute values and of squares. Rows are sliced here and not by the
-    caller: of a slice of a matrix, the compiler does not know that its rows are contiguous.
+    data_code, atoms (k, s); inverse: ``1 / c_jj``, in float64 where it may overflow float32. Returns the sums of
+    absolute values and of squares. Rows are sliced here and not by the caller: of a slice of a matrix, the compiler
+    does not know that its rows are contiguous.
     """
     row, dtype = j % len(candidates), atoms.dtype.type
-    new, target, inverse = candidates[row, start:stop], data_code[j, start:stop], dtype(1.0 / curvature)
+    new, target = candidates[row, start:stop], data_code[j, start:stop]
     for i in range(len(new)):
         new[i] += inverse * target[i]
     for moved in range(j - row % GROUP, j):
@@ -118,7 +119,7 @@ def sweep_tiles(
     n_tiles, n_sums = partial.shape[1], np.int64(0)  # not a literal: see jit.py
     first_tile, last_tile = rank * n_tiles // n_threads, (rank + 1) * n_tiles // n_threads
     weights, at_start = sweep_weights(code_gram, len(candidates), atoms.dtype)
-    floor = least_curvature(code_gram)
+    floor, dtype = least_curvature(code_gram), atoms.dtype.type
     for j in range(n_components):
         curvature, row = code_gram[j, j], j % len(candidates)
         for tile in range(first_tile, last_tile):
@@ -127,7 +128,7 @@ def sweep_tiles(
             if curvature > floor:
                 sums = partial[n_sums % 2, tile]
                 sums[0], sums[1] = finish_candidate(
-                    data_code, atoms, weights, curvature, positive, j, start, stop, candidates
+                    data_code, atoms, weights, dtype(1.0 / curvature), positive, j, start, stop, candidates
                 )
                 if sizes[j] > 0.0:
                     sums[2], sums[3] = absolute_and_squares(atoms[j, start:stop])
@@ -160,7 +161,7 @@ def sweep_whole_atoms(
     """Move the atoms one after the other on the mask, and project each as a whole.
 
     atoms (k, s) in/out: ``dictionary[:, columns]``; columns (s,): the mask; candidates (block, s), partial
-    (2, tiles of p, 4): scratch; dictionary (k, p) in/out; sizes (k,) out: psi of the atoms; others as in
+    (2, tiles of p, 4): scratch; dictionary (k, p) in/out; sizes (k,) in/out: psi of the atoms; others as in
     :func:`sweep_tiles`.
     """
     n_components, n_observed = atoms.shape
@@ -172,14 +173,13 @@ def sweep_whole_atoms(
             stop = min(start + TILE, n_observed)
             start_candidates(gemm, weights, at_start, atoms, j, start, stop, candidates)
             if code_gram[j, j] > floor:
-                finish_candidate(data_code, atoms, weights, code_gram[j, j], False, j, start, stop, candidates)
+                finish_candidate(data_code, atoms, weights, 1.0 / code_gram[j, j], False, j, start, stop, candidates)
         if code_gram[j, j] > floor:
             for i in range(n_observed):
                 whole[columns[i]] = moved[i]
-            project(whole, l1_weight, l2_weight, limit, positive, partial)
+            sizes[j] = project(whole, l1_weight, l2_weight, limit, positive, partial)
             for i in range(n_observed):
                 atom[i] = whole[columns[i]]
-        sizes[j] = ball_size(whole, l1_weight, l2_weight)
 
 
 @jit

@@ -85,7 +85,7 @@ def descend(gram, gradient, code, l1, l2, positive, only_active):
     for j in range(len(code)):
         old, row = code[j], gram[j]
         curvature = row[j] + l2
-        if (only_active == 1 and old == 0.0) or curvature <= 0.0:
+        if (only_active and old == 0.0) or curvature <= 0.0:
             continue
         largest = max(largest, violation(old, gradient[j] - l2 * old, l1, positive))
         new = soft_threshold(gradient[j] + row[j] * old, l1, positive) / curvature
@@ -171,12 +171,12 @@ def elastic_net_codes(grams, products, l1, l2, positive, tolerance, max_passes, 
         for j in range(k):
             allowed = max(allowed, tolerance * abs(wanted[j]))
         worst = largest_violation(gradient, code, l1[row], l2[row], positive)
-        n_passes, waited, spent, only_active = 0, 0, 0.0, np.int64(0)
+        n_passes, waited, spent, only_active = 0, 0, 0.0, worst <= allowed
         while worst > allowed and n_passes < max_passes:
-            met = descend(gram, gradient, code, l1[row], l2[row], positive, only_active)
-            if met <= allowed and only_active == 0:
+            largest = descend(gram, gradient, code, l1[row], l2[row], positive, only_active)
+            if largest <= allowed and not only_active:
                 worst = largest_violation(gradient, code, l1[row], l2[row], positive)  # updates may have raised one
-            only_active = 1 if met > allowed else 0
+            only_active = largest > allowed
             n_passes += 1
             waited += 1
             n_active = 0
@@ -190,7 +190,7 @@ def elastic_net_codes(grams, products, l1, l2, positive, tolerance, max_passes, 
                         break
                     n_active -= 1
                 find_gradient(gram, wanted, code, gradient)
-                waited, only_active = 0, 0
+                waited, only_active = 0, False
         unfinished += worst > allowed
     return unfinished
 

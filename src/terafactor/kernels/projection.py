@@ -132,7 +132,7 @@ def shrink(values, multiplier, factor, l1_weight, l2_weight, out):
 
 @jit
 def project(values, l1_weight, l2_weight, budget, positive, partial):
-    """Project ``values`` (s,), in place, on ``{d : psi(d) <= budget}``, and on ``d >= 0`` when positive.
+    """Project ``values`` (s,), in place, on ``{d : psi(d) <= budget}``, and on ``d >= 0`` when positive; return psi.
 
     Clipping first is exact: the projection of a negative entry is zero. partial (2, tiles, 4): scratch.
     """
@@ -140,7 +140,12 @@ def project(values, l1_weight, l2_weight, budget, positive, partial):
         for i in range(len(values)):
             values[i] = max(values[i], values.dtype.type(0))
     size = ball_size(values, l1_weight, l2_weight)
+    if size <= budget:
+        return size
     multiplier, factor, _ = find_multiplier(
         values, 0, partial.shape[1], l1_weight, l2_weight, size, budget, 0.0, partial, 0, 1, 0
     )
     shrink(values, multiplier, factor, l1_weight, l2_weight, values)
+    if np.isinf(multiplier):
+        return 0.0
+    return budget if size > budget else size  # NaN stays NaN

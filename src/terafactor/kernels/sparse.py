@@ -129,7 +129,7 @@ def sweep_in_subspace(gemm, gram, code_gram, limit, least, coefficients, sizes):
         start_candidates(gemm, weights, at_start, atoms, j, 0, 4 * k, candidates)
         if curvature <= floor:
             continue
-        finish_candidate(statistics, atoms, weights, curvature, False, j, 0, 4 * k, candidates)
+        finish_candidate(statistics, atoms, weights, 1.0 / curvature, False, j, 0, 4 * k, candidates)
         terms = gram[k + j, k + j] / curvature**2
         for i in range(k):
             terms += weights[j, i] * weights[j, i] * squares[i]
