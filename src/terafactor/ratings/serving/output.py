@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from terafactor._durable import no_follow, replace_durably, storage_errors
+from terafactor._durable import open_durably
 from terafactor._typing import Array
 from terafactor.data.sources.formats import require
 from terafactor.errors import DataError, ParameterError
@@ -181,11 +180,5 @@ def _write_table(frame: Any, path: Path) -> None:
     writers = {".parquet": frame.write_parquet, ".csv": frame.write_csv}
     if path.suffix.lower() not in writers:
         raise ParameterError(f"the output must be a .parquet or .csv file, got {path}")
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.unfinished")
-    try:
-        with storage_errors(path), open(temporary, "xb", opener=no_follow) as file:
-            writers[path.suffix.lower()](file)
-        replace_durably(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with open_durably(path) as file:
+        writers[path.suffix.lower()](file)
