@@ -132,7 +132,7 @@ class AtlasTask(Task):
 
     def review(self, data: MatrixSource) -> list[Any]:
         """Return warnings about the maps, or about the images."""
-        begun, model = self.inner.beginning, self.estimator
+        begun, model = self.inner.setup, self.estimator
         sample = cast(MatrixSource, begun.sample)  # only partial_fit has none
         found = atlas_advice(
             sample.read(np.arange(sample.shape[0])), model.components_, begun.problem,
