@@ -92,7 +92,7 @@ def test_images_that_changed_since_the_run_do_not_change_its_mask(study, tmp_pat
     values[: len(values) // 2] = 0
     nibabel.Nifti1Image(values, shrunk.affine).to_filename(image)
     page = report_runs(tmp_path / "run").read_text()
-    assert "other data than the run learned from" in page
+    assert "not the data that the run learned from" in page
     assert "Outlines of 3 maps" in page
 
 

@@ -36,7 +36,7 @@ def test_what_fails_leaves_nothing(tmp_path, suffix):
 
 def test_other_names_and_files_that_exist_are_refused(tmp_path):
     (tmp_path / "a.npy").write_text("mine")
-    for name, message in (("a.npy", "exists and is not overwritten"), ("a.csv", "end in .npy or .zarr, got .*a.csv")):
+    for name, message in (("a.npy", "exists, and is not overwritten"), ("a.csv", "end in .npy or .zarr, got .*a.csv")):
         with pytest.raises(ParameterError, match=message), new_matrix(tmp_path / name, (4, 2), np.dtype("f4")):
             pass
     assert (tmp_path / "a.npy").read_text() == "mine"

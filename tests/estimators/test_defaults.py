@@ -10,6 +10,7 @@ from terafactor import ElasticNet, MaskedDictionaryLearning, NormBall, load_mode
 from terafactor.datasets import make_brain_like, make_planted
 from terafactor.dictionary import defaults
 from terafactor.errors import FitWarning, ParameterError
+from terafactor.problem.penalties.elastic_net import RIDGE_SHARE
 
 
 def patches():
@@ -108,11 +109,11 @@ class TestAlpha:
         return MaskedDictionaryLearning(6, n_epochs=0.1, random_state=0, **parameters).fit(X).alpha_
 
     def test_ridge_is_a_share_of_an_atom(self, volumes):
-        assert self.alpha(volumes, penalty="l2") == pytest.approx(defaults.RIDGE_SHARE)
-        assert self.alpha(100 * volumes, penalty="l2") == pytest.approx(defaults.RIDGE_SHARE)
-        assert self.alpha(volumes, penalty="l2", constraint="l1") == pytest.approx(defaults.RIDGE_SHARE * 6 / 600)
+        assert self.alpha(volumes, penalty="l2") == pytest.approx(RIDGE_SHARE)
+        assert self.alpha(100 * volumes, penalty="l2") == pytest.approx(RIDGE_SHARE)
+        assert self.alpha(volumes, penalty="l2", constraint="l1") == pytest.approx(RIDGE_SHARE * 6 / 600)
         wide = NormBall("l2", radius=3.0)
-        assert self.alpha(volumes, penalty="l2", constraint=wide) == pytest.approx(9 * defaults.RIDGE_SHARE)
+        assert self.alpha(volumes, penalty="l2", constraint=wide) == pytest.approx(9 * RIDGE_SHARE)
 
     def test_a_mixture_takes_the_weaker(self, volumes):
         parts = [self.alpha(volumes), self.alpha(volumes, penalty="l2")]
@@ -186,7 +187,7 @@ class TestEnd:
     def test_it_says_that_it_has_not(self, monkeypatch):
         monkeypatch.setattr(defaults, "most_passes", lambda source, k: 2.0)
         with pytest.warns(
-            ConvergenceWarning, match=r"after 2 passes over 3,000 rows .*improves by [\d.e-]+ % per pass"
+            ConvergenceWarning, match=r"after 2 passes over 3,000 rows .*was improving by [\d.e-]+ % per pass"
         ):
             learner = MaskedDictionaryLearning(8, tol=1e-6, random_state=0).fit(planted()[0])
         assert learner.progress_.startswith("still improving by ")
@@ -240,7 +241,7 @@ class TestAdvice:
     def test_masks_that_are_too_small(self):
         X, _ = make_planted(n_samples=1500, n_features=120, n_atoms=20)
         with pytest.warns(
-            FitWarning, match=r"the objective rose by .* 30 features per step are too few.* lower reduction"
+            FitWarning, match=r"the objective rose by .* 30 features per step are too few.* smaller reduction"
         ):
             MaskedDictionaryLearning(20, alpha=0.1, reduction=4, batch_size=40, random_state=0).fit(X)
 

@@ -23,9 +23,9 @@ WRONG_PARAMETERS = [
     ({"alpha": np.nan}, ["alpha", ">= 0", "got nan"]),
     ({"alpha": np.inf}, ["alpha", ">= 0", "got inf"]),
     ({"alpha": "1"}, ["alpha", "number", "got '1'"]),
-    ({"penalty": "l3"}, ["penalty", "'l1', 'l2', ElasticNet", "got 'l3'"]),
-    ({"penalty": ["l1"]}, ["penalty", "'l1', 'l2', ElasticNet", "got ['l1']"]),
-    ({"constraint": "max"}, ["constraint", "'l2', 'l1' or NormBall", "got 'max'"]),
+    ({"penalty": "l3"}, ["penalty", "elastic-net, group-lasso", "got 'l3'"]),
+    ({"penalty": ["l1"]}, ["penalty", "elastic-net, group-lasso", "got ['l1']"]),
+    ({"constraint": "max"}, ["constraint", "elastic-net, l1, l2", "got 'max'"]),
     ({"statistics": "half"}, ["statistics", "'masked', 'full' or 'auto'", "got 'half'"]),
     ({"projection": "lazy"}, ["projection", "'masked' or 'exact'", "got 'lazy'"]),
     ({"missing": "zero"}, ["missing", "None", "got 'zero'"]),
@@ -34,7 +34,7 @@ WRONG_PARAMETERS = [
     ({"callbacks": None}, ["callbacks", "sequence of callables", "got None"]),
     ({"callbacks": print}, ["callbacks", "sequence of callables", "got ", "callbacks=[f]"]),
     ({"callbacks": ["print"]}, ["callbacks", "sequence of callables", "got ['print']"]),
-    ({"forgetting": 0.5}, ["forgetting", "above 0.5", "got 0.5", "1 keeps all"]),
+    ({"forgetting": 0.5}, ["forgetting", "above 0.5", "got 0.5", "1 forgets nothing"]),
     ({"forgetting": 1.1}, ["forgetting", "at most 1", "got 1.1"]),
     ({"forgetting": "slow"}, ["forgetting", "above 0.5", "got 'slow'"]),
     ({"batch_size": 0}, ["batch_size", ">= 1", "got 0", "rows per step"]),
@@ -176,7 +176,7 @@ def test_a_bad_entry_of_init_is_said_to_be_in_init(X):
 def test_an_init_that_nothing_could_be_learned_from_is_refused(X, value, options):
     with pytest.raises(ParameterError) as raised:
         MaskedDictionaryLearning(3, init=np.full_like(X[:3], value), **options).fit(X)
-    assert_says(raised, ["init", "zero everywhere", "None for rows of X", *options])
+    assert_says(raised, ["init", "zero everywhere", "None to use rows of X", *options])
 
 
 def test_a_bad_entry_of_the_validation_rows_is_said_to_be_there(X):

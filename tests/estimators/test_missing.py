@@ -77,16 +77,16 @@ def test_a_row_without_any_value_changes_nothing_and_gets_a_zero_code(low_rank):
 
 
 def test_nothing_observed_at_all_is_refused():
-    with pytest.raises(DataError, match="no observed value"):
+    with pytest.raises(DataError, match="no step observed any value"):
         learner(missing="nan").fit(np.full((20, 10), np.nan))
-    with pytest.raises(DataError, match="no observed value"):
+    with pytest.raises(DataError, match="no step observed any value"):
         learner(missing="nan").partial_fit(np.full((20, 10), np.nan))
 
 
 def test_masks_that_miss_the_only_value_are_told_of():
     X = np.full((1, 40), np.nan)
     X[0, 7] = 1.0
-    with pytest.raises(DataError, match="masks of all steps left out"):
+    with pytest.raises(DataError, match="masks of all steps excluded"):
         learner(n_components=1, reduction=40, missing="nan", n_epochs=1).fit(X)
 
 

@@ -8,13 +8,13 @@ from terafactor._threads import TILE
 from terafactor.kernels.atoms import UNUSED
 from terafactor.kernels.blas import address
 from terafactor.kernels.sparse import (
-    absorb_rows,
     combine,
-    inner_products_of_features,
+    gram_of_tiles,
     multiply_earlier_rows,
     multiply_stored,
     stored_between,
-    sweep_combinations,
+    sweep_in_subspace,
+    update_gram,
 )  # fmt: skip
 
 DTYPES = [np.float32, np.float64]
@@ -69,18 +69,18 @@ def test_multiply_earlier_rows(dtype, longest):
     assert (out[:3] == 1).all()
 
 
-def test_inner_products_of_features(dtype):
+def test_gram_of_tiles(dtype):
     _, _, dictionary, data_code = make(dtype)
     grams = np.full((2, 2 * K, 2 * K), np.nan, dtype)
     gemm, syrk = (address(name, np.dtype(dtype)) for name in ("gemm", "syrk"))
-    inner_products_of_features(gemm, syrk, dictionary, data_code, 0, 2, grams)
+    gram_of_tiles(gemm, syrk, dictionary, data_code, 0, 2, grams)
     both = np.hstack([dictionary, data_code])
     for part, gram in zip((both[:TILE], both[TILE:]), grams, strict=True):
         upper = np.triu_indices(2 * K)
         np.testing.assert_allclose(gram[upper], (part.T @ part)[upper], rtol=1e-3, atol=1e-2)
 
 
-def test_absorb_rows():
+def test_update_gram():
     random = np.random.default_rng(0)
     X, D, B = random.standard_normal((4, 30)), random.standard_normal((K, 30)), random.standard_normal((K, 30))
     codes, keep = random.standard_normal((4, K)), 0.7
@@ -88,7 +88,7 @@ def test_absorb_rows():
     gram = before @ before.T
     earlier = np.tril(X @ X.T)
     earlier[np.diag_indices(4)] /= 2
-    absorb_rows(address("gemm", FLOAT64), keep, codes, X @ D.T, X @ B.T, earlier, gram)
+    update_gram(address("gemm", FLOAT64), keep, codes, 0, 4, X @ D.T, X @ B.T, earlier, gram)
     np.testing.assert_allclose(gram, after @ after.T, atol=1e-10)
 
 
@@ -108,7 +108,7 @@ def test_sweep_of_combinations_equals_a_sweep_of_atoms(limit, unused):
         code_gram[unused, unused] = UNUSED / 2 * code_gram.trace()
     both, moves, sizes = np.vstack([D, B]), np.empty((K, 2 * K)), np.full(K, -1.0)
     gram = both @ both.T
-    assert sweep_combinations(address("gemm", FLOAT64), gram, code_gram, limit, 1e-6, moves, sizes)
+    assert sweep_in_subspace(address("gemm", FLOAT64), gram, code_gram, limit, 1e-6, moves, sizes)
     expected = D.copy()
     for j in range(K):
         if j != unused:
@@ -129,7 +129,7 @@ def test_a_sweep_whose_terms_cancel_is_refused():
     both, moves, sizes = np.vstack([D, B]), np.full((K, 2 * K), np.nan), np.full(K, -1.0)
     gram = both @ both.T
     before = gram.copy()
-    assert not sweep_combinations(address("gemm", FLOAT64), gram, code_gram, 1e6, 1e-6, moves, sizes)
+    assert not sweep_in_subspace(address("gemm", FLOAT64), gram, code_gram, 1e6, 1e-6, moves, sizes)
     np.testing.assert_array_equal(gram, before)
     assert (sizes == -1).all()
 

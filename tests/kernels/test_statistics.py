@@ -8,9 +8,9 @@ from terafactor.kernels.blas import address
 from terafactor.kernels.statistics import (
     ROUNDING,
     add_grams,
-    add_parts,
     blend_sparse_codes,
     blend_tiles,
+    blend_weighted_tiles,
     correlate_tiles,
 )
 
@@ -46,7 +46,6 @@ def test_correlate_tiles(dtype, n_rows, with_grams):
 
 def test_sums_over_tiles():
     parts, precision = np.random.default_rng(0).standard_normal((4, K, K)), 1e-3
-    np.testing.assert_allclose(add_parts(parts[:, :2]), parts[:, :2].sum(axis=0))
     upper = np.triu(parts.sum(axis=0))
     total = upper + np.triu(upper, 1).T
     ridge = ROUNDING * precision * np.linalg.norm(total)
@@ -65,5 +64,9 @@ def test_blend(dtype, n_weights, skip_zeros):
     if skip_zeros:
         blend_sparse_codes(codes, values, keep, take, 1, 3, data_code)
     else:
-        blend_tiles(address("gemm", np.dtype(dtype)), codes, values, keep, take, 1, 3, data_code)
+        gemm = address("gemm", np.dtype(dtype))
+        if n_weights == 1:
+            blend_tiles(gemm, codes * take, values, keep[0], 1, 3, data_code)
+        else:
+            blend_weighted_tiles(gemm, codes, values, keep, take, 1, 3, data_code)
     np.testing.assert_allclose(data_code, expected, rtol=1e-4, atol=1e-5)

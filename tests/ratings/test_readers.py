@@ -426,8 +426,8 @@ ARRAYS = {"user": [1, 2], "item": [1, 2], "rating": [1.0, 2.0]}
 @pytest.mark.parametrize(
     ("stored", "changes", "problem"),
     [
-        (STORED, {"indices": [0, 1, -1, 0]}, "index -1 at place 2"),
-        (STORED, {"indices": [0, 1, 10**9, 0]}, "index 1000000000 at place 2"),
+        (STORED, {"indices": [0, 1, -1, 0]}, "index -1 at position 2"),
+        (STORED, {"indices": [0, 1, 10**9, 0]}, "index 1000000000 at position 2"),
         (STORED, {"indptr": [0, 2, 1, 4]}, "indptr must ascend"),
         (STORED, {"indptr": [0, 2, 10**6, 4]}, "indptr must ascend"),
         (STORED, {"indptr": [0, -2, 3, 4]}, "indptr must ascend"),

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from terafactor import CheckpointPolicy, MatrixCompletion, report_runs, train
-from terafactor.runs import presenter
+from terafactor.runs import report_writer
 
 
 def text(path):
@@ -21,7 +21,7 @@ def test_report_shows_items_and_the_error(X, tmp_path):
 
 @pytest.mark.parametrize("stream", ["users", "items"])
 def test_the_report_is_written_during_and_after_a_run(X, tmp_path, monkeypatch, caplog, stream):
-    monkeypatch.setattr(presenter, "SHARE", 1e9)
+    monkeypatch.setattr(report_writer, "SHARE", 1e9)
     with caplog.at_level(logging.WARNING, "terafactor"):
         train(
             MatrixCompletion(3, random_state=0, n_epochs=2, stream=stream),

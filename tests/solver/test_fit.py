@@ -285,7 +285,7 @@ def test_codes_too_small_for_the_precision_are_refused(alpha, scale, options, ba
     X = (scale * np.random.default_rng(0).standard_normal((400, 40))).astype(np.float32)
     estimator = MaskedDictionaryLearning(3, penalty="l2", alpha=alpha, forgetting=0.9, n_epochs=1, **options)
     if backend == "threaded" and "projection" not in options:  # divides in float32
-        with pytest.raises(DataError, match=r"atoms overflow float32: alpha is too large.* lower alpha"):
+        with pytest.raises(DataError, match=r"atoms overflow float32 because .*alpha is too large.* lower alpha"):
             estimator.fit(X)
         X = X.astype(np.float64)
     assert np.isfinite(estimator.fit(X).components_).all()

@@ -109,7 +109,7 @@ def test_the_advice_names_every_way_out(folder, monkeypatch):
     monkeypatch.setattr(plan_module, "available_memory", lambda: plan_module.RESERVE + 1000)
     with pytest.raises(ParameterError, match="not even one component fits; a higher reduction"):
         learner().plan(folder / "store")
-    with pytest.raises(ParameterError, match="float32 takes half"):
+    with pytest.raises(ParameterError, match="float32 needs half"):
         learner().plan(np.ones((50, 700)))
 
 

@@ -127,7 +127,7 @@ def test_a_penalty_without_rules_is_refused_by_name(X):
         estimator(penalty=Ridge(), alpha="auto").fit(X)
     with pytest.raises(ParameterError, match="needs a penalty with a field 'positive', which Ridge"):
         estimator(penalty=Ridge(), positive_code=True).fit(X)
-    with pytest.raises(ParameterError, match="penalty must be 'l1', 'l2', ElasticNet"):
+    with pytest.raises(ParameterError, match="penalty must be one of elastic-net, group-lasso"):
         estimator(penalty=object()).fit(X)
 
 
@@ -139,7 +139,7 @@ def test_a_file_with_a_penalty_that_nobody_imported_says_so(X, tmp_path, monkeyp
 
 
 def test_a_name_is_registered_once():
-    with pytest.raises(ParameterError, match="ElasticNet is registered already"):
+    with pytest.raises(ParameterError, match="ElasticNet is already registered"):
 
         @register
         class ElasticNet:

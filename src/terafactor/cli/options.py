@@ -134,7 +134,7 @@ DICTIONARY = (
         option(
             str,
             PROBLEM,
-            "On codes: l1, l2, elastic-net:RATIO, group-lasso:SIZE, omp:N, top-k:N, simplex.",
+            "On codes: l1, l2, omp:N, simplex, group-lasso:SIZE, ...",
             metavar="NAME",
         ),
         "l1",

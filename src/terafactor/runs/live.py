@@ -103,7 +103,7 @@ class LiveView:
         text = "; ".join(f"{name}: {value}" for name, value in self.facts(snapshot).items())
         logger.info("%s", text)
         if self.console is not None and not self.console.is_terminal:
-            self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+            self.console.print(printable(text, lines=True), highlight=False, markup=False, soft_wrap=True)
 
     def _draw(self, snapshot: Snapshot) -> None:
         label = "learning until converged" if snapshot.may_converge else "learning"

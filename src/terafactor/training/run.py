@@ -14,6 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
+from terafactor._format import printable
 from terafactor.data.open import absolute_address
 from terafactor.errors import DataError, ParameterError, RunInterruptedError
 from terafactor.runs.artifact import Artifact, write_artifact
@@ -128,7 +129,7 @@ class RunJournal(Journal):
         """Log what the run does next, and show it."""
         logger.info("%s", text)
         if self.console is not None:
-            self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+            self.console.print(printable(text, lines=True), highlight=False, markup=False, soft_wrap=True)
 
     def _check_config(self, task: Task, X: Any, data: Any) -> dict[str, Any]:
         """Return the configuration of a run to resume; refuse other data or parameters, write allowed changes."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from terafactor._durable import open_durably
+from terafactor._durable import no_follow, replace_durably, storage_errors, unfinished
 from terafactor._typing import Array
 from terafactor.data.sources.formats import require
 from terafactor.errors import DataError, ParameterError
@@ -180,5 +180,7 @@ def _write_table(frame: Any, path: Path) -> None:
     writers = {".parquet": frame.write_parquet, ".csv": frame.write_csv}
     if path.suffix.lower() not in writers:
         raise ParameterError(f"the output must be a .parquet or .csv file, got {path}")
-    with open_durably(path) as file:
-        writers[path.suffix.lower()](file)
+    with storage_errors(path), unfinished(path) as temporary:
+        with open(temporary, "xb", opener=no_follow) as file:
+            writers[path.suffix.lower()](file)
+        replace_durably(temporary, path)
