@@ -2,11 +2,22 @@
 
 import numpy as np
 import pytest
+from numba import njit
 
 from terafactor.kernels import blas
 from terafactor.kernels.blas import add_product, add_upper_square, address
 
 DTYPES = [np.float32, np.float64]
+
+
+@njit
+def product(gemm, a, b, keep, c):
+    add_product(gemm, a, b, keep, c)
+
+
+@njit
+def upper_square(syrk, a, keep, c):
+    add_upper_square(syrk, a, keep, c)
 
 
 @pytest.fixture(params=["OpenBLAS", "SciPy"])
@@ -36,7 +47,7 @@ def test_add_product(routine, dtype, orders, shape, keep):
     random, (m, n, k) = np.random.default_rng(0), shape
     a, b, c = (random.standard_normal(size).astype(dtype) for size in ((m, k), (k, n), (m, n)))
     out = inside(c if keep else np.full_like(c, np.inf), "C")  # with keep 0, what is there does not count
-    add_product(routine("gemm", dtype), inside(a, orders[0]), inside(b, orders[1]), keep, out)
+    product(routine("gemm", dtype), inside(a, orders[0]), inside(b, orders[1]), keep, out)
     np.testing.assert_allclose(out, keep * c + a @ b, rtol=1e-5, atol=1e-5)
     assert_only_inside(out)
 
@@ -49,7 +60,7 @@ def test_add_upper_square(routine, dtype, order, shape, keep):
     random = np.random.default_rng(0)
     a, c = random.standard_normal(shape).astype(dtype), random.standard_normal((shape[1], shape[1])).astype(dtype)
     out = inside(c, "C")
-    add_upper_square(routine("syrk", dtype), inside(a, order), keep, out)
+    upper_square(routine("syrk", dtype), inside(a, order), keep, out)
     np.testing.assert_allclose(np.triu(out), np.triu(keep * c + a.T @ a), rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(np.tril(out, -1), np.tril(c, -1))
     assert_only_inside(out)

@@ -34,7 +34,7 @@ def test_each_row_has_the_gram_matrix_of_its_features(dtype, tolerance, n_featur
     )
     precision, precise = float(np.finfo(dtype).eps), features.astype(np.float64)
     grams = np.full((4, k, k), np.nan)
-    row_grams(address("syrk", np.dtype(dtype)), features, observed, precise.T @ precise, precision, 1, 5, grams)
+    row_grams(address("syrk", np.dtype(dtype)), features, observed[1:5], precise.T @ precise, precision, grams)
     for seen, found in zip(observed[1:], grams, strict=True):
         expected = precise[seen].T @ precise[seen]
         np.testing.assert_allclose(found, expected, atol=tolerance)
@@ -47,7 +47,7 @@ def test_a_gram_matrix_of_few_features_is_regularized():
     observed = np.arange(20) < np.array([[2], [18]])
     grams = np.empty((2, k, k))
     gram, precision = features.T @ features + np.eye(k), 1e-3
-    row_grams(address("syrk", np.dtype(np.float64)), features, observed, gram, precision, 0, 2, grams)
+    row_grams(address("syrk", np.dtype(np.float64)), features, observed, gram, precision, grams)
     few, many = (features[seen].T @ features[seen] for seen in observed)
     np.testing.assert_allclose(grams[0], few + ROUNDING * precision * np.linalg.norm(few) * np.eye(k))
     np.testing.assert_allclose(grams[1], many + np.eye(k))
