@@ -127,7 +127,7 @@ def test_a_penalty_without_rules_is_refused_by_name(X):
         estimator(penalty=Ridge(), alpha="auto").fit(X)
     with pytest.raises(ParameterError, match="needs a penalty with a field 'positive', which Ridge"):
         estimator(penalty=Ridge(), positive_code=True).fit(X)
-    with pytest.raises(ParameterError, match="penalty must be one of .*elastic-net, group-lasso"):
+    with pytest.raises(ParameterError, match=r"penalty must be one of .*elastic-net, group-lasso"):
         estimator(penalty=object()).fit(X)
 
 
