@@ -390,7 +390,7 @@ def test_the_checkpoints_of_a_run_are_models(X, tmp_path, parameters):
     if parameters:
         assert -last.score(X) == pytest.approx(-model.score(X), rel=0.1)
         assert -last.score(X) < 0.9 * -first.score(X)
-        assert set(last.recommend([7], n=60)[0][0]) == set(range(60))  # it does not say who rated what
+        assert set(last.recommend([7], n=60)[0][0]) == set(range(60))  # it holds no ratings
     else:
         assert len(last.users_) == 0
     more = RatingTable.of([7, 500], [3, 3], [4.0, 5.0])

@@ -41,10 +41,10 @@ class RatingHistory:
     @classmethod
     def of(cls, train: RatingTable, held_out: RatingTable | None = None) -> RatingHistory:
         """Return the history of a model that has learned from ``train``."""
-        tables = [train] if held_out is None else [train, held_out]
-        users, items, values = (
-            np.concatenate([getattr(table, name) for table in tables]) for name in ("users", "items", "values")
-        )
+        users, items, values = train.users, train.items, train.values
+        if held_out is not None:
+            users, items = np.concatenate([users, held_out.users]), np.concatenate([items, held_out.items])
+            values = np.concatenate([values, held_out.values])
         _, by_item = stable_order(items, train.shape[1])
         starts, by_user = stable_order(users[by_item], train.shape[0])
         order = by_item[by_user]
@@ -153,9 +153,11 @@ class RatingHistory:
     def state_dict(self) -> StateDict:
         """Return the content of a model file; few distinct ratings are stored as one byte each."""
         arrays = {"starts": self.starts, "items": self.items, "held_out": np.packbits(self.held_out)}
-        levels, level = np.unique(self.values, return_inverse=True)
+        levels = np.unique(self.values[: 4 * MAX_LEVELS])
+        if len(levels) <= MAX_LEVELS:  # else a sort of all ratings is of no use
+            levels = np.unique(self.values)
         if len(levels) <= MAX_LEVELS:
-            arrays |= {"levels": levels, "level": level.astype(np.uint8)}
+            arrays |= {"levels": levels, "level": np.searchsorted(levels, self.values).astype(np.uint8)}
         else:
             arrays |= {"values": self.values}
         return StateDict({"complete": self.complete}, arrays)
