@@ -33,7 +33,8 @@ def test_a_usual_fit_gives_no_warning(study, recwarn, caplog):
 @pytest.mark.parametrize("reduction", [1, 3])
 def test_too_few_passes(study, reduction):
     with pytest.warns(FitWarning, match=r"each voxel was used in (1\.333|4) steps, too few .*n_epochs=\d+ or None"):
-        fit(study, n_epochs=0.3, reduction=reduction)
+        atlas = fit(study, n_epochs=0.3, reduction=reduction)
+    assert atlas.progress_ == ""  # not converged, even if the objective is flat
 
 
 def test_the_suggested_number_of_passes_is_the_default(study, recwarn):

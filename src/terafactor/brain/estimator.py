@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -18,6 +19,7 @@ from terafactor._checks import check_new
 from terafactor._threads import resolve_threads
 from terafactor._typing import Array
 from terafactor.brain import maps
+from terafactor.brain.advice import FEW_VISITS
 from terafactor.brain.find import find_images
 from terafactor.brain.images import ImagesSource
 from terafactor.brain.maskers import check_saved_options, saved_options
@@ -313,7 +315,13 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
         return self._progress(getattr(self, "history_", ()))
 
     def _progress(self, history: Sequence[Evaluation]) -> str:
-        return self._learner._progress(history)
+        few_steps = hasattr(self, "n_steps_") and self._n_visits < FEW_VISITS  # the objective may be flat too early
+        return "" if few_steps else self._learner._progress(history)
+
+    @property
+    def _n_visits(self) -> float:
+        """Number of steps that used each voxel."""
+        return self.n_steps_ / math.ceil(self.reduction)
 
     def _task(self) -> AtlasTask:
         return AtlasTask(self)

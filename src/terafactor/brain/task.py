@@ -138,7 +138,7 @@ class AtlasTask(Task):
             sample.read(np.arange(sample.shape[0])), model.components_, begun.problem,
             regressed=model.global_signal is not None,
             n_volumes=data.shape[0],
-            n_visits=model.n_steps_ / math.ceil(model.reduction),
+            n_visits=model._n_visits,
             n_epochs=self._default_epochs(data, begun.options.seed),
         )  # fmt: skip
         return [*self.inner.review(data), *found]

@@ -40,10 +40,13 @@ Images = Annotated[
 Confounds = Annotated[
     str | None,
     typer.Option(
-        metavar="auto|none|GLOB",
-        help="auto: the tables of fMRIPrep; or tables in the order of the images. transform: by default as in the fit.",
+        metavar="auto|GLOB",
+        help="auto: the tables of fMRIPrep; or tables in the order of the images.",
         rich_help_panel=IMAGES,
     ),
+]
+NewConfounds = Annotated[
+    str | None, typer.Option(metavar="auto|none|FILE", help="By default as in the fit.", rich_help_panel=IMAGES)
 ]
 Cleaning = Annotated[
     list[str] | None,
@@ -94,7 +97,7 @@ def transform(
     model: Model,
     image: Annotated[str, typer.Argument(help="One image.")],
     out: Annotated[Path, typer.Option(help="Table of series to write, .tsv; must not exist.")],
-    confounds: Confounds = None,
+    confounds: NewConfounds = None,
     resample: Resample = False,
     threads: Threads = None,
 ) -> None:
