@@ -5,6 +5,7 @@
 
 import os
 import shutil
+import signal
 
 import numpy as np
 import pytest
@@ -31,6 +32,14 @@ def rows_of_few_atoms():
     atoms = random.standard_normal((N_ATOMS, N_FEATURES))
     codes = random.standard_normal((N_ROWS, N_ATOMS)) * (random.random((N_ROWS, N_ATOMS)) < 0.5)
     return codes @ atoms + 0.1 * random.standard_normal((N_ROWS, N_FEATURES))
+
+
+@pytest.fixture
+def python_handles_ctrl_c():
+    """Let Ctrl-C raise KeyboardInterrupt, also in a process that was started in the background."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, previous)
 
 
 @pytest.fixture(scope="module")

@@ -187,7 +187,7 @@ def test_stop_during_trials_learns_nothing_and_the_run_can_start_again(planted, 
     assert train(estimator, planted, tmp_path / "run").reduction_path_
 
 
-def test_interrupt_during_trials_leaves_the_model_as_it_was(planted, signal_at_trial):
+def test_interrupt_during_trials_leaves_the_model_as_it_was(planted, signal_at_trial, python_handles_ctrl_c):
     estimator = auto()
     signal_at_trial(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):

@@ -74,7 +74,7 @@ def interrupted_at(call, function, *arguments):
 
     def interrupt(frame, event, argument):
         nonlocal call
-        if changes_blas_threads(frame):  # it would leave the limit in place for the tests that follow
+        if changes_process(frame):  # the change would stay in place for the tests that follow
             return
         call -= event == "call"
         if call == 0:
@@ -91,9 +91,11 @@ def interrupted_at(call, function, *arguments):
     return False
 
 
-def changes_blas_threads(frame):
+def changes_process(frame):
+    """Return whether a frame belongs to a block that limits the threads of BLAS or handles signals."""
     while frame is not None:
-        if frame.f_code.co_name in ("__enter__", "__exit__") and frame.f_code.co_filename.endswith("_threads.py"):
+        of_block = frame.f_code.co_name in ("__enter__", "__exit__")
+        if of_block and frame.f_code.co_filename.endswith(("_threads.py", "signals.py")):
             return True
         frame = frame.f_back
     return False

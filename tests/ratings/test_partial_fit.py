@@ -171,21 +171,16 @@ def test_callbacks_run_and_stop_after_each_step(X, parameters):
         np.testing.assert_allclose(model.user_factors_[:40], model.transform(X[:40]), rtol=1e-4, atol=1e-5)
 
 
-def test_ctrl_c_ends_a_partial_fit_after_its_step(X):
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
-
+def test_ctrl_c_ends_a_partial_fit_after_its_step(X, python_handles_ctrl_c):
     def press(snapshot):
         if snapshot.batches_done == 2 and snapshot.stopped_by is None:
             os.kill(os.getpid(), signal.SIGINT)
 
     model = fitted(earlier(X), batch_size=10)
     n_steps = model.n_steps_
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            model.set_params(callbacks=[press]).partial_fit(X[:40])
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, previous)
+    with pytest.raises(KeyboardInterrupt):
+        model.set_params(callbacks=[press]).partial_fit(X[:40])
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert model.n_steps_ == n_steps + 2
     stopped = fitted(earlier(X), batch_size=10).set_params(callbacks=[lambda snapshot: snapshot.batches_done == 2])
     np.testing.assert_array_equal(model.components_, stopped.partial_fit(X[:40]).components_)

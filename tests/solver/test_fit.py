@@ -143,16 +143,14 @@ def test_partial_fit_learns_from_every_row_it_is_given(X, limit):
 
 
 @pytest.fixture
-def ctrl_c():
-    """Give the process the reaction to Ctrl-C that a shell gives it, and return a callback that presses it."""
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+def ctrl_c(python_handles_ctrl_c):
+    """Return a callback that presses Ctrl-C."""
 
     def press_at_step_3(snapshot):
         if snapshot.step == 3 and snapshot.stopped_by is None:
             os.kill(os.getpid(), signal.SIGINT)
 
-    yield press_at_step_3
-    signal.signal(signal.SIGINT, previous)
+    return press_at_step_3
 
 
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])

@@ -177,7 +177,7 @@ def test_a_failure_leaves_the_model_as_it_was(X, tmp_path, how, bad):
     assert vars(model) == before
 
 
-def test_an_interrupted_fit_is_a_model(X):
+def test_an_interrupted_fit_is_a_model(X, python_handles_ctrl_c):
     model = MeanRow([at_step(6, lambda: os.kill(os.getpid(), signal.SIGINT))])
     with pytest.raises(KeyboardInterrupt):
         model.fit(X)
