@@ -4,20 +4,21 @@ VENV := .venv
 BENCH_VENV := .venv-bench
 BIN := $(VENV)/bin
 
-.PHONY: install demo test soak check format bench bench-full paper peers learning scaling clean
+.PHONY: install demo test soak check format bench bench-full paper peers learning reduction scaling clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help:
 	@echo "make demo        learn atoms from photographs and draw them"
 	@echo "make test        run the tests"
-	@echo "make soak        kill runs 200 times and resume them"
+	@echo "make soak        kill runs 200 times and resume them, damage files 2,000 times"
 	@echo "make check       format, lint, types, layers"
 	@echo "make bench       quick benchmarks, under 5 minutes"
 	@echo "make bench-full  every bar, against the peers"
 	@echo "make paper       every figure and table of the paper, under 20 minutes"
 	@echo "make peers       contests with other packages"
 	@echo "make learning    how fast the defaults learn, compared with other packages"
+	@echo "make reduction   whether fewer features per step pay, under an hour"
 	@echo "make scaling     time, memory and bytes read as sizes grow"
 	@echo "make install     create .venv with every extra (other targets run it)"
 
@@ -50,6 +51,7 @@ test: install
 
 soak: install
 	$(BIN)/python tests/runs/soak.py 200
+	$(BIN)/python tests/runs/soak.py --damages 2000
 
 check: install
 	$(BIN)/ruff format --check .
@@ -77,6 +79,9 @@ peers: $(BENCH_VENV)/.installed
 
 learning: $(BENCH_VENV)/.installed
 	$(BENCH_VENV)/bin/python -m benchmarks.learning.run
+
+reduction: install
+	$(BIN)/python -m benchmarks.reduction.run
 
 scaling: install
 	$(BIN)/python -m benchmarks.scaling

@@ -98,7 +98,7 @@ def setting(study: Study, alpha: float) -> dict[str, Any]:
     """Return the parameters of the paper's fMRI experiment."""
     return {
         "n_components": study.n_components, "alpha": alpha, "penalty": "l2", "constraint": "l1",
-        "statistics": "masked", "batch_size": study.batch_size, "forgetting": 0.9, "n_threads": 1, "random_state": 0,
+        "batch_size": study.batch_size, "forgetting": 0.9, "n_threads": 1, "random_state": 0,
     }  # fmt: skip
 
 

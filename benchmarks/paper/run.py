@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks.paper import auto, figure1, figure2, figure3, figure4, figure5
+from benchmarks.paper import figure1, figure2, figure3, figure4, figure5
 from benchmarks.paper.page import write_page
 from benchmarks.paper.sizes import FULL, QUICK, TINY, Size
 from benchmarks.results import OUTPUT, measured
@@ -23,7 +23,6 @@ FIGURES: dict[str, ModuleType] = {
     "figure3": figure3,
     "figure4": figure4,
     "figure5": figure5,
-    "auto": auto,
 }
 PAGE = Path("docs/results/paper.md")
 

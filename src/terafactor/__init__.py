@@ -1,7 +1,7 @@
 """Factorize matrices too large to read in full.
 
-``X (n x p) ~ codes (n x k) @ components (k x p)`` by masked online dictionary learning: each step reads a few rows,
-and of these a part of the features only.
+``X (n x p) ~ codes (n x k) @ components (k x p)`` by online dictionary learning: each step reads a few rows, and,
+if masks are used, of these a part of the features only.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from terafactor.data import ArraySource, MatrixSource, PatchSource, open_source, pack
     from terafactor.dictionary import MaskedDictionaryLearning
-    from terafactor.problem import ElasticNet, NormBall
+    from terafactor.problem import ElasticNet, NormBall, RandomMasks
     from terafactor.ratings import MatrixCompletion, MatrixCompletionCV, RatingTable
     from terafactor.runs import CheckpointPolicy
     from terafactor.solver import Evaluation, Snapshot
@@ -31,6 +31,7 @@ _HOMES = {
     "MatrixSource": "terafactor.data",
     "NormBall": "terafactor.problem",
     "PatchSource": "terafactor.data",
+    "RandomMasks": "terafactor.problem",
     "RatingTable": "terafactor.ratings",
     "Snapshot": "terafactor.solver",
     "load_model": "terafactor.training",
@@ -51,6 +52,7 @@ __all__ = [
     "MatrixSource",
     "NormBall",
     "PatchSource",
+    "RandomMasks",
     "RatingTable",
     "Snapshot",
     "load_model",

@@ -9,10 +9,11 @@ import pytest
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
-from terafactor import ArraySource, MaskedDictionaryLearning
+from terafactor import ArraySource, MaskedDictionaryLearning, RandomMasks
 from terafactor._threads import TILE
 from terafactor.data import BatchStream
 from terafactor.data.masks import Masks
+from terafactor.problem.masks import resolve_masks
 
 LEARNED = ("components_", "feature_counts_", "n_steps_")
 
@@ -24,9 +25,9 @@ SETTINGS = [
 ]
 MASKING = [
     {"reduction": 1},
-    {"reduction": 3, "statistics": "full"},
-    {"reduction": 3, "statistics": "masked"},
-    {"reduction": 2.5, "statistics": "masked"},
+    {"reduction": RandomMasks(3, "full")},
+    {"reduction": RandomMasks(3, "masked")},
+    {"reduction": RandomMasks(2.5, "masked")},
 ]
 
 
@@ -83,7 +84,9 @@ def test_the_threads_of_blas_do_not_change_a_bit(wide, n_rows):
 
 def visited(X, batch_size, reduction, seed, n_epochs):
     """Return the rows in the order in which ``fit`` visits them."""
-    stream = BatchStream(ArraySource(X), batch_size, Masks(X.shape[1], reduction, seed), seed, whole_rows=False)
+    stream = BatchStream(
+        ArraySource(X), batch_size, Masks(X.shape[1], resolve_masks(reduction).reduction, seed), seed, whole_rows=False
+    )
     return X[np.concatenate([stream.rows(number) for number in range(n_epochs * stream.batches_per_epoch)])]
 
 
@@ -137,6 +140,7 @@ def test_more_threads_than_tiles_are_no_trouble(X):
 SCRIPT = """
 import hashlib, sys
 import numpy as np
+from terafactor.problem.masks import resolve_masks
 from terafactor import MaskedDictionaryLearning
 X = np.random.default_rng(0).standard_normal((200, 300)).astype(np.float32)
 model = MaskedDictionaryLearning(8, penalty="l2", constraint="l1", alpha=1e-3, reduction=4, random_state=0, n_threads=1)

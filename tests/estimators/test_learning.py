@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from terafactor import ElasticNet, MaskedDictionaryLearning, NormBall
+from terafactor import ElasticNet, MaskedDictionaryLearning, NormBall, RandomMasks
 from terafactor.datasets import make_planted
 
 
@@ -57,8 +57,7 @@ def test_atoms_stay_inside_the_ball(ball, reduction, statistics, dtype):
         4,
         alpha=1e-2,
         constraint=ball,
-        reduction=reduction,
-        statistics=statistics,
+        reduction=RandomMasks(reduction, statistics),
         batch_size=10,
         n_epochs=3,
         random_state=0,
@@ -128,7 +127,7 @@ def test_poor_data_is_learned_from_without_a_warning(rows, parameters):
 def test_the_objective_on_rows_held_out_falls(reduction, statistics):
     X, _ = make_planted(n_samples=900, n_features=150, n_atoms=5)
     learner = MaskedDictionaryLearning(
-        5, alpha=0.1, reduction=reduction, statistics=statistics, batch_size=10, n_epochs=2, random_state=0
+        5, alpha=0.1, reduction=RandomMasks(reduction, statistics), batch_size=10, n_epochs=2, random_state=0
     ).fit(X[:600], validation=X[600:])
     objectives = [evaluation.objective for evaluation in learner.history_]
     assert len(objectives) > 20
@@ -220,7 +219,7 @@ def test_inverse_transform_multiplies_codes_by_atoms(X):
 def test_statistics_do_not_matter_without_masks(X, penalty, constraint):
     full, masked = (
         MaskedDictionaryLearning(
-            4, alpha=0.1, penalty=penalty, constraint=constraint, statistics=statistics, random_state=0
+            4, alpha=0.1, penalty=penalty, constraint=constraint, reduction=RandomMasks(1, statistics), random_state=0
         ).fit(X)
         for statistics in ("full", "masked")
     )
@@ -237,7 +236,7 @@ def test_an_atom_that_nothing_uses_starts_anew(penalty, reduction, statistics):
     init[:2, :50] = X[:2, :50]
     init[2, 55] = 1  # orthogonal to every row and to the other atoms
     learner = MaskedDictionaryLearning(
-        3, alpha=0.1, penalty=penalty, reduction=reduction, statistics=statistics, init=init, random_state=0
+        3, alpha=0.1, penalty=penalty, reduction=RandomMasks(reduction, statistics), init=init, random_state=0
     ).fit(X)
     assert learner.history_[-1].n_reseeded > 0
     assert learner.components_[2, :50].any()
@@ -306,7 +305,7 @@ def test_atoms_stay_in_the_ball_when_masks_leave_hardly_any_room():
     noise, init = random.standard_normal((2, 8, 16))
     common = {"alpha": 0.05, "penalty": "l2", "constraint": "l1", "random_state": 0}
     for X, parameters in (
-        (sparse, {"n_components": 6, "reduction": 8, "statistics": "masked", "batch_size": 10, "n_epochs": 6}),
+        (sparse, {"n_components": 6, "reduction": RandomMasks(8, "masked"), "batch_size": 10, "n_epochs": 6}),
         (noise, {"n_components": 8, "reduction": 2.5, "batch_size": 4, "init": init}),
     ):
         for dtype in (np.float32, np.float64):

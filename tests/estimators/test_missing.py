@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from terafactor import MaskedDictionaryLearning
+from terafactor import MaskedDictionaryLearning, RandomMasks
 from terafactor.datasets import make_planted
 from terafactor.errors import DataError, DataTypeError
 
@@ -28,7 +28,7 @@ def with_holes(X, share=0.3, seed=1):
     return np.where(holes, np.nan, X), holes
 
 
-@pytest.mark.parametrize("parameters", [{}, {"reduction": 2}, {"reduction": 2, "statistics": "masked"}])
+@pytest.mark.parametrize("parameters", [{}, {"reduction": 2}, {"reduction": RandomMasks(2, "masked")}])
 def test_completes_a_matrix_of_low_rank(low_rank, parameters):
     X, holes = with_holes(low_rank)
     model = learner(missing="nan", alpha=1e-3, n_epochs=30, **parameters).fit(X)
@@ -183,7 +183,7 @@ def test_what_pandas_leaves_out_is_missing(frame_of):
         learner().fit(frame_of(X))
 
 
-@pytest.mark.parametrize("parameters", [{}, {"reduction": 3}, {"reduction": 3, "statistics": "masked"}])
+@pytest.mark.parametrize("parameters", [{}, {"reduction": 3}, {"reduction": RandomMasks(3, "masked")}])
 @pytest.mark.parametrize("form", ["csr_array", "csc_matrix", "coo_array"])
 def test_sparse_zeros_are_zeros(form, parameters):
     matrix = sparse.random_array((80, 60), density=0.2, rng=np.random.default_rng(0))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from terafactor import MaskedDictionaryLearning
+from terafactor import MaskedDictionaryLearning, RandomMasks
 from terafactor.datasets import make_planted, matched_correlation
 
 
@@ -13,7 +13,7 @@ from terafactor.datasets import make_planted, matched_correlation
         ({"reduction": 1, "n_epochs": 3}, 0.95),
         ({"reduction": 4, "n_epochs": 6}, 0.95),
         ({"reduction": 12, "n_epochs": 6}, 0.93),
-        ({"reduction": 12, "n_epochs": 6, "statistics": "masked"}, 0.93),
+        ({"reduction": RandomMasks(12, "masked"), "n_epochs": 6}, 0.93),
     ],
 )
 def test_a_planted_dictionary_is_recovered(parameters, least):

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from terafactor import ArraySource, ElasticNet, MaskedDictionaryLearning, NormBall, open_source
+from terafactor import ArraySource, ElasticNet, MaskedDictionaryLearning, NormBall, RandomMasks, open_source
 from terafactor.errors import DataError
 
 CONFIGURATIONS = [
@@ -22,7 +22,7 @@ CONFIGURATIONS = [
     MaskedDictionaryLearning(2, reduction=2),
     MaskedDictionaryLearning(3, penalty="l2", constraint="l1", alpha=0.1),
     MaskedDictionaryLearning(3, positive_code=True, positive_dict=True),
-    MaskedDictionaryLearning(2, reduction=2, statistics="masked", batch_size=5),
+    MaskedDictionaryLearning(2, reduction=RandomMasks(2, "masked"), batch_size=5),
     MaskedDictionaryLearning(2, reduction=1.5),
     MaskedDictionaryLearning(3, penalty=ElasticNet(0.5), constraint=NormBall("elastic-net"), n_threads=2),
 ]
@@ -46,7 +46,9 @@ def test_works_as_a_step_of_a_pipeline(X):
 
 @pytest.mark.parametrize("grid", [{"alpha": [5.0, 0.05]}, {"reduction": [12, 1]}, {"n_components": [1, 4]}])
 def test_a_grid_search_picks_the_lowest_objective_on_rows_left_out(X, grid):
-    learner = MaskedDictionaryLearning(3, alpha=0.05, statistics="masked", batch_size=10, n_epochs=2, random_state=0)
+    learner = MaskedDictionaryLearning(
+        3, alpha=0.05, reduction=RandomMasks(1, "masked"), batch_size=10, n_epochs=2, random_state=0
+    )
     search = GridSearchCV(learner, grid, cv=KFold(3), error_score="raise").fit(X)
     ((name, values),) = grid.items()
     objectives = [
@@ -191,7 +193,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("statistics", ["full", "masked"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_memory_layout_does_not_change_a_bit(X, layout, statistics, tmp_path):
-    learner = MaskedDictionaryLearning(3, reduction=3, statistics=statistics, random_state=0).fit(X)
+    learner = MaskedDictionaryLearning(3, reduction=RandomMasks(3, statistics), random_state=0).fit(X)
     other = LAYOUTS[layout](X, tmp_path)
     laid_out = clone(learner).fit(other)
     np.testing.assert_array_equal(laid_out.components_, learner.components_)

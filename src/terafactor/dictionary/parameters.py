@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +20,12 @@ from terafactor.data.masks import masks_of
 from terafactor.data.source import MUST_BE_FINITE, check_finite
 from terafactor.dictionary import defaults
 from terafactor.errors import DataError, ParameterError
-from terafactor.problem import PowerDecay, Problem
+from terafactor.problem import PowerDecay, Problem, RandomMasks
 from terafactor.problem.constraint import resolve_constraint
+from terafactor.problem.masks import resolve_masks
 from terafactor.problem.penalties import resolve_penalty
 from terafactor.solver.convergence import CONVERGED
-from terafactor.solver.options import SolverOptions, Statistics
+from terafactor.solver.options import SolverOptions
 
 if TYPE_CHECKING:
     from terafactor.dictionary.estimator import MaskedDictionaryLearning
@@ -44,19 +46,20 @@ def problem_of(estimator: MaskedDictionaryLearning) -> Problem:
 
 
 def options_of(estimator: MaskedDictionaryLearning, source: MatrixSource, **changes: Any) -> SolverOptions:
-    """Return the solver options for a source, with every "auto" resolved except ``reduction``."""
+    """Return the solver options for a source, with every "auto" resolved."""
     n_rows, n_features = source.shape
-    statistics: Statistics = "full" if source.in_memory else "masked"
+    masks = resolve_masks(estimator.reduction)
+    by_source = "full" if source.in_memory else "masked"
     auto: dict[str, Any] = {
-        "reduction": 1,
-        "statistics": statistics,
         "batch_size": lambda: defaults.batch_size(estimator.n_components, n_features),
         "n_epochs": lambda: defaults.most_passes(source, estimator.n_components),
         "tol": CONVERGED if estimator.n_epochs == "auto" else 0.0,
     }
     values: dict[str, Any] = {
         "n_components": estimator.n_components,
-        "projection": estimator.projection,
+        "reduction": masks.reduction,
+        "statistics": by_source if masks.statistics == "auto" else masks.statistics,
+        "projection": masks.projection,
         "max_time": estimator.max_time,
         "missing": estimator.missing is not None,
         "n_threads": resolve_threads(estimator.n_threads),
@@ -75,17 +78,21 @@ def options_of(estimator: MaskedDictionaryLearning, source: MatrixSource, **chan
 
 
 def resumed_options(estimator: MaskedDictionaryLearning, source: MatrixSource, **changes: Any) -> SolverOptions:
-    """Return the options to continue a fit; ``reduction="auto"`` is what the first fit selected."""
-    options_of(estimator, source, **changes)  # refuse parameters that are invalid by themselves first
-    reduction: Any = estimator.reduction
-    if reduction == "auto":
-        if not hasattr(estimator, "reduction_"):
-            raise ParameterError(
-                "reduction='auto' needs fit, which sees all rows: call fit before partial_fit, or pass a number"
-            )
-        reduction = estimator.reduction_
-    masks_of(source, reduction, seed=0)  # refuse one above the number of features before anything changes
-    return options_of(estimator, source, reduction=reduction, **changes)
+    """Return the options to continue a fit; ``reduction="auto"`` is what the fit so far used."""
+    if isinstance(estimator.reduction, str) and estimator.reduction == "auto":
+        changes["reduction"] = getattr(estimator, "reduction_", 1)
+    options = options_of(estimator, source, **changes)
+    masks_of(source, options.reduction, seed=0)  # refuse one above the number of features before anything changes
+    return options
+
+
+def upgrade(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a file in the present form; older files have those of masks on their own."""
+    present = dict(parameters)
+    statistics, projection = present.pop("statistics", "auto"), present.pop("projection", "masked")
+    if (statistics, projection) != ("auto", "masked") and present.get("reduction") != "auto":
+        present["reduction"] = RandomMasks(present.get("reduction", 1), statistics, projection)
+    return present
 
 
 def initial_atoms(

@@ -45,7 +45,6 @@ class PartialFitTask(DictionaryTask):
                 "call fit to start over"
             )
         options = resumed_options(model, data, seed=start.seed, n_epochs=1, tol=0.0, max_time=None, shuffle=False)
-        model.reduction_path_ = getattr(model, "reduction_path_", [])
         if self.is_first:
             atoms = initial_atoms(model, data, problem, options)
             first_batch = SelectedRows(data, np.arange(min(options.batch_size, data.shape[0])))

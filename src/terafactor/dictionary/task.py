@@ -5,25 +5,24 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from terafactor import solver
 from terafactor._threads import resolve_threads
-from terafactor._typing import Array
 from terafactor.data import MatrixSource, open_source
 from terafactor.data.fingerprint import fingerprint
 from terafactor.data.masks import masks_of
 from terafactor.data.views.rows import sample_rows
 from terafactor.dictionary import defaults
 from terafactor.dictionary.advice import Advice, advice
-from terafactor.dictionary.auto_reduction import ReductionTrial, choose_reduction, rows_to_compare_on
 from terafactor.dictionary.parameters import check_usable, initial_atoms, options_of, problem_of, resumed_options
 from terafactor.dictionary.rows import rows_of
 from terafactor.errors import DataError
 from terafactor.problem import Problem
+from terafactor.problem.masks import resolve_masks
 from terafactor.runs.parameters import from_plain, to_plain
 from terafactor.solver.callbacks import Callback, Snapshot
 from terafactor.solver.loop import Elapsed, RunningFit
@@ -36,9 +35,6 @@ from terafactor.training.task import Start, Task
 
 if TYPE_CHECKING:
     from terafactor.dictionary.estimator import MaskedDictionaryLearning
-
-PLANNED_PASSES = 10.0
-"""Passes that trials of reductions assume for a fit that runs until convergence."""
 
 
 @dataclass(frozen=True)
@@ -120,11 +116,6 @@ class DictionaryTask(Task):
         n_bytes = 0 if data.in_memory else data.stored_bytes(np.arange(sample.shape[0]))
         if model.init is None:
             n_bytes += data.stored_bytes(np.arange(min(options.n_components, data.shape[0])))
-        model.reduction_path_ = []
-        if model.reduction == "auto":
-            reduction, model.reduction_path_ = _choose(data, problem, options, start.validation, atoms)
-            options = options_of(model, data, seed=options.seed, reduction=reduction)
-            n_bytes += sum(trial.bytes_read for trial in model.reduction_path_)
         masks_of(data, options.reduction, seed=0)  # refuse a reduction that is too large before anything changes
         state = State.start(atoms, problem, masked=options.masked)
         return FitSetup(problem, options, state, sample, 0, Elapsed(time.perf_counter() - started, n_bytes))
@@ -181,7 +172,6 @@ class DictionaryTask(Task):
             "alpha": model.alpha_,
             "batch_size": model.batch_size_,
             "reduction": to_plain(model.reduction_),
-            "reduction_path": [asdict(trial) for trial in model.reduction_path_],
             "constraint": to_plain(model._constraint),
             "feature_names": None if names is None else [str(name) for name in names],
             "geometry": None if model.geometry_ is None else list(model.geometry_),
@@ -213,28 +203,11 @@ class DictionaryTask(Task):
         model, numbers = self.estimator, state_dict.numbers
         model.alpha_ = state_dict.number("alpha", float) if "alpha" in numbers else float(model.alpha)
         model.batch_size_ = state_dict.number("batch_size") if "batch_size" in numbers else int(model.batch_size)
-        model.reduction_ = state_dict.number("reduction", float) if "reduction" in numbers else float(model.reduction)
-        model.reduction_path_ = [ReductionTrial(**trial) for trial in numbers.get("reduction_path", ())]
+        reduction = resolve_masks(model.reduction).reduction
+        model.reduction_ = state_dict.number("reduction", float) if "reduction" in numbers else reduction
 
 
 def sample_of(source: MatrixSource, options: SolverOptions) -> MatrixSource:
     """Return the rows on which alpha, convergence and the result are assessed."""
     n_rows = defaults.sample_size(options.batch_size, source.shape[1], source.stored_share)
     return sample_rows(source, n_rows, options.seed, allow_nan=options.missing)
-
-
-def _choose(
-    data: MatrixSource,
-    problem: Problem,
-    options: SolverOptions,
-    validation: MatrixSource | None,
-    atoms: Array,
-) -> tuple[float, list[ReductionTrial]]:
-    """Return the reduction that trials on the data select, and the trials."""
-
-    def start(tried: SolverOptions) -> State:
-        return State.start(atoms.copy(), problem, masked=tried.masked)
-
-    held_out = validation or rows_to_compare_on(data, options.seed)
-    planned = replace(options, n_epochs=min(options.n_epochs, PLANNED_PASSES))
-    return choose_reduction(data, held_out, problem, planned, start)

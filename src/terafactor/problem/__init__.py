@@ -1,6 +1,7 @@
-"""The optimization problem: penalties on codes, the constraint on atoms, decay of the statistics."""
+"""The optimization problem: penalties on codes, the constraint on atoms, masks, decay of the statistics."""
 
 from terafactor.problem.constraint import NormBall
+from terafactor.problem.masks import RandomMasks
 from terafactor.problem.penalties import Penalty, ProximalPenalty
 from terafactor.problem.penalties.elastic_net import ElasticNet
 from terafactor.problem.penalties.group_lasso import GroupLasso
@@ -22,6 +23,7 @@ __all__ = [
     "PowerDecay",
     "Problem",
     "ProximalPenalty",
+    "RandomMasks",
     "Schedule",
     "Simplex",
     "SmoothBall",

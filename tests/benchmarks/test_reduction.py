@@ -1,0 +1,52 @@
+"""The study of the reduction runs at a tiny size."""
+
+import json
+import math
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from benchmarks.reduction import claim, page
+from benchmarks.reduction.data import TINY
+from benchmarks.reduction.run import METHODS, main
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reduction")
+    main(["--tiny", "--seeds", "1", "--output", str(folder / "numbers"), "--page", str(folder / "page/reduction.md")])
+    return folder
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_data_set_has_numbers_picture_and_section(output, name):
+    result = json.loads((output / "numbers" / f"{name}.json").read_text())["result"]
+    assert set(METHODS) <= set(result["curves"])
+    for curves in result["curves"].values():
+        for curve in curves:
+            assert len({len(values) for values in curve.values()}) == 1
+            for what in ("seconds", "clock", "rows", "bytes"):
+                assert curve[what] == sorted(curve[what])
+                assert curve[what][0] > 0
+    assert f"## {result['title']}" in (output / "page" / "reduction.md").read_text()
+    assert (output / "page" / "figures" / f"reduction_{name}.png").stat().st_size > 5000
+
+
+def test_claim_has_a_row_for_each_property(output):
+    text = (output / "page" / "reduction.md").read_text()
+    assert all(f"| {name} |" in text for name in claim.VARIED)
+    assert (output / "page" / "figures" / "reduction_claim.png").stat().st_size > 5000
+
+
+def curve(*points):
+    seconds, n_bytes, values = zip(*points, strict=True)
+    return {"seconds": list(seconds), "bytes": list(n_bytes), "objective": list(values)}
+
+
+def test_ratios_are_paired_and_unreached_levels_infinite():
+    base, other = curve((1.0, 4e8, 2.0), (2.0, 8e8, 1.0)), curve((1.0, 1e8, 1.0))
+    result = {"curves": {page.BASE: [base, base], "other": [other, curve((1.0, 1e8, 3.0))]}}
+    assert page.ratios(result, "other", 1.0, "seconds")[0] == 0.5
+    assert math.isinf(page.ratios(result, "other", 1.0, "seconds")[2])
+    assert page.cost_of(base, 1.0, "paper") == 4.0
