@@ -60,6 +60,8 @@ def with_options(artifact, **options):
         ("high_pass", [0.1]),
         ("low_pass", float("nan")),
         ("smoothing_fwhm", "/tmp"),
+        ("smoothing_fwhm", 2**31),
+        ("smoothing_fwhm", [4.0, 4.0, 1e9]),
         ("smoothing_fwhm", ["a", 1, 1]),
         ("dtype", "object"),
         ("dtype", "O"),

@@ -164,7 +164,16 @@ def write_one_chunk(path):
     return path
 
 
+def write_table(path):
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"a": np.zeros(200_000), "b": np.zeros(200_000)})
+    frame.write_parquet(path) if path.suffix == ".parquet" else frame.write_ipc(path, compression="zstd")
+    return path
+
+
 LARGE = {
+    "t.parquet": write_table,
+    "t.arrow": write_table,
     "t.csv": write_text,
     "t.csv.gz": write_text,
     "entries.npz": write_npz,
@@ -194,7 +203,7 @@ def test_the_limit_is_what_is_available_by_default_and_can_be_raised(tmp_path, m
     with pytest.raises(DataError, match=r"more than the 100,000 bytes"):
         open_source(path)
     monkeypatch.setenv("TERAFACTOR_MAX_BYTES", str(2**30))
-    assert min(open_source(path).shape) >= 5
+    assert min(open_source(path).shape) >= 2
 
 
 def test_a_limit_that_is_no_number_is_refused(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from terafactor import ArraySource, MaskedDictionaryLearning, MatrixSource, open_source
+from terafactor import ArraySource, MaskedDictionaryLearning, MatrixSource, RandomMasks, open_source
 from terafactor.data.open import absolute_address, formats
 from terafactor.errors import DataError, DataTypeError, MissingDependencyError, StorageError
 
@@ -109,7 +109,7 @@ def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch, module
 
 def test_the_estimator_opens_paths(tmp_path, X):
     np.save(tmp_path / "X.npy", X)
-    learner = MaskedDictionaryLearning(4, reduction=3, statistics="masked", random_state=0)
+    learner = MaskedDictionaryLearning(4, reduction=RandomMasks(3, "masked"), random_state=0)
     expected = learner.fit(X).components_
     for data in (tmp_path / "X.npy", str(tmp_path / "X.npy"), [tmp_path / "X.npy"]):
         np.testing.assert_array_equal(learner.fit(data).components_, expected)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from terafactor import ArraySource, MaskedDictionaryLearning
+from terafactor import ArraySource, MaskedDictionaryLearning, RandomMasks
 from terafactor.data import BatchStream
 from terafactor.data.masks import Masks
 from terafactor.data.prefetch import DEPTH, N_READERS, QUICK_SECONDS, prefetch
@@ -119,7 +119,7 @@ class TestSlowSource(SourceContract):
 
 @pytest.mark.parametrize("reduction", [1, 4])
 def test_a_fit_does_not_depend_on_timing(X, reduction):
-    learner = MaskedDictionaryLearning(4, batch_size=5, reduction=reduction, statistics="masked", random_state=0)
+    learner = MaskedDictionaryLearning(4, batch_size=5, reduction=RandomMasks(reduction, "masked"), random_state=0)
     atoms = learner.fit(X).components_
     for seed in range(3):
         source = SlowSource(X, seed)

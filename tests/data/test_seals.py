@@ -180,6 +180,16 @@ def test_damage_of_a_store_of_version_1_is_noticed(version1, tmp_path):
         read_all(path)
 
 
+@pytest.mark.parametrize("name", ["scales", "permutations", "records", "records/000000", None])
+def test_metadata_of_a_part_in_the_place_of_those_of_the_store_are_refused(stores, tmp_path, name):
+    path = copy_of(stores / "int16", tmp_path)
+    (path / "zarr.json").unlink()
+    if name is not None:
+        shutil.copy(path / name / "zarr.json", path / "zarr.json")
+    with pytest.raises(DataError, match=r"store/zarr\.json is (damaged|missing)"):
+        open_source(path)
+
+
 def test_a_store_of_a_later_version_is_refused(stores, tmp_path):
     path = copy_of(stores / "float64", tmp_path)
     text = (path / "zarr.json").read_text()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from terafactor import MaskedDictionaryLearning, MatrixCompletion, open_source
+from terafactor import MaskedDictionaryLearning, MatrixCompletion, RandomMasks, open_source
 from terafactor.data import ArraySource, SparseSource
 from terafactor.data.views.joined import JoinedSource
 from terafactor.data.views.rows import SelectedRows
@@ -131,8 +131,7 @@ def test_files_learn_what_the_matrix_in_memory_does(tmp_path, missing):
         3,
         alpha=0.1,
         batch_size=6,
-        statistics="masked",
-        reduction=2,
+        reduction=RandomMasks(2, "masked"),
         init=np.eye(3, 23),
         missing=missing,
         random_state=0,
@@ -149,7 +148,10 @@ def test_files_learn_what_the_matrix_in_memory_does(tmp_path, missing):
 def test_rows_of_a_file_in_their_order_give_the_same_bits(tmp_path):
     matrix = make_matrix().tocsr()
     write_h5ad(tmp_path / "cells.h5ad", matrix)
-    learners = [MaskedDictionaryLearning(3, statistics="masked", missing="absent", random_state=0) for _ in range(2)]
+    learners = [
+        MaskedDictionaryLearning(3, reduction=RandomMasks(1, "masked"), missing="absent", random_state=0)
+        for _ in range(2)
+    ]
     for learner, X in zip(learners, (matrix, tmp_path / "cells.h5ad"), strict=True):
         learner.partial_fit(X)
     np.testing.assert_array_equal(learners[0].components_, learners[1].components_)

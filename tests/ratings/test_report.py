@@ -34,4 +34,4 @@ def test_the_report_is_written_during_and_after_a_run(X, tmp_path, monkeypatch, 
     for page in (text(tmp_path / "run" / "report.html"), text(report_runs(tmp_path / "run"))):
         assert "RMSE on held-out ratings" in page
         assert "finished" in page
-        assert "not at hand" not in page  # rows of ratings are not shown, so none is missing
+        assert "neither use nor reconstruction" not in page  # rows of ratings are not shown, so none is missing

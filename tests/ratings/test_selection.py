@@ -1,12 +1,14 @@
 """Splits, metrics and the choice of alpha."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn.base import clone
 
 from terafactor import MatrixCompletion, MatrixCompletionCV, RatingTable
 from terafactor.datasets import make_ratings
-from terafactor.errors import DataError, ParameterError
+from terafactor.errors import DataError, ParameterError, StorageError
 from terafactor.ratings import split_by_time, split_per_user, split_randomly
 from terafactor.ratings.evaluation.cross_validation import path_errors
 from terafactor.ratings.evaluation.evaluate import evaluate_model
@@ -131,6 +133,21 @@ def test_default_grids_have_fifteen_values_and_a_curve(table, tmp_path, paramete
     assert min(errors) < 0.9 * max(errors)
     picture = search.plot(tmp_path / "curve.png")
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_curve_that_cannot_be_written_leaves_the_earlier_one(table, tmp_path, monkeypatch):
+    from matplotlib.figure import Figure
+
+    def fail(figure, file, **options):
+        file.write(b"half") if hasattr(file, "write") else Path(file).write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    search = MatrixCompletionCV(MatrixCompletion(2, random_state=0, n_epochs=1), alphas=[0.1], n_splits=1).fit(table)
+    (tmp_path / "curve.png").write_bytes(b"earlier")
+    monkeypatch.setattr(Figure, "savefig", fail)
+    with pytest.raises(StorageError, match=r"curve\.png"):
+        search.plot(tmp_path / "curve.png")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("curve.png", b"earlier")]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from terafactor import ElasticNet, MaskedDictionaryLearning, NormBall, load_model
+from terafactor import ElasticNet, MaskedDictionaryLearning, NormBall, RandomMasks, load_model
 from terafactor.errors import DataError, ParameterError
 from terafactor.runs import read_artifact
 
@@ -22,8 +22,8 @@ def fitted(X, **parameters):
     "parameters",
     [
         {},
-        {"statistics": "masked"},
-        {"statistics": "masked", "projection": "exact", "constraint": "l1"},
+        {"reduction": RandomMasks(2, "masked")},
+        {"reduction": RandomMasks(2, "masked", "exact"), "constraint": "l1"},
         {"penalty": ElasticNet(0.3), "constraint": NormBall("elastic-net", 2.0, 0.4), "positive_dict": True},
         {"reduction": 1, "tol": 1e-9, "missing": "nan"},
         {"reduction": np.int64(2)},  # as grids of parameters have them
@@ -43,7 +43,7 @@ def test_a_loaded_model_is_the_one_saved(X, tmp_path, parameters):
 
 
 def test_saving_leaves_the_model_as_it_is(X, tmp_path):
-    model, twin = (fitted(X, statistics="masked", projection="exact") for _ in range(2))
+    model, twin = (fitted(X, reduction=RandomMasks(2, "masked", "exact")) for _ in range(2))
     model.save(tmp_path / "model")
     np.testing.assert_array_equal(model.partial_fit(X).components_, twin.partial_fit(X).components_)
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from terafactor import ArraySource, CheckpointPolicy, MaskedDictionaryLearning, load_model, pack, train
+from terafactor import ArraySource, CheckpointPolicy, MaskedDictionaryLearning, RandomMasks, load_model, pack, train
 from terafactor._durable import try_lock
 from terafactor.cli.inspect import describe
 from terafactor.dictionary.task import DictionaryTask
@@ -58,11 +58,11 @@ def files(folder):
 VARIANTS = {
     "full": {},
     "unmasked": {"reduction": 1, "tol": 1e-12},
-    "masked": {"statistics": "masked", "constraint": "l1", "penalty": "l2"},
-    "exact l2": {"statistics": "masked", "projection": "exact"},
-    "exact l1": {"statistics": "masked", "projection": "exact", "constraint": "l1", "reduction": 4},
-    "missing": {"statistics": "masked", "missing": "nan"},
-    "odd reduction": {"statistics": "masked", "reduction": 2.5, "forgetting": 0.75, "n_epochs": 2.4},
+    "masked": {"reduction": RandomMasks(3, "masked"), "constraint": "l1", "penalty": "l2"},
+    "exact l2": {"reduction": RandomMasks(3, "masked", "exact")},
+    "exact l1": {"reduction": RandomMasks(4, "masked", "exact"), "constraint": "l1"},
+    "missing": {"reduction": RandomMasks(3, "masked"), "missing": "nan"},
+    "odd reduction": {"reduction": RandomMasks(2.5, "masked"), "forgetting": 0.75, "n_epochs": 2.4},
 }
 
 
@@ -176,7 +176,9 @@ def test_keep_every_without_steps_is_refused():
 
 
 def test_a_checkpoint_is_a_model(X, tmp_path):
-    train(estimator(statistics="masked", projection="exact", constraint="l1"), X, tmp_path / "run", checkpoints=STEPS)
+    train(
+        estimator(reduction=RandomMasks(3, "masked", "exact"), constraint="l1"), X, tmp_path / "run", checkpoints=STEPS
+    )
     place = checkpoints(tmp_path / "run" / "checkpoints")[-1]
     np.testing.assert_array_equal(load_model(place).components_, load_model(tmp_path / "run").components_)
 

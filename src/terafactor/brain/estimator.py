@@ -222,7 +222,7 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
         return [codes[record.start : record.stop] for record in source.records]
 
     def inverse_transform(self, loadings: Sequence[Array]) -> list[Any]:
-        """Return the image reconstructed from each array of series (n_volumes, n_components) in a list."""
+        """Return the image reconstructed from each of ``loadings``, arrays (n_volumes, n_components) in a list."""
         check_is_fitted(self, "components_")
         if not isinstance(loadings, list | tuple):
             raise DataTypeError(f"loadings must be a list of arrays, one per image, got {type(loadings).__name__}")
@@ -331,6 +331,7 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
         """Return an estimator with the parameters in a model file; other names are options of the masker."""
         own = {name: value for name, value in parameters.items() if name in cls._get_param_names()}
         options = {name: value for name, value in parameters.items() if name not in own}
+        cls._check_types(own)
         return cls(**own, **check_saved_options(options))
 
     def _problem(self) -> Problem:

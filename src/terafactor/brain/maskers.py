@@ -22,6 +22,10 @@ NEUTRAL_OPTIONS = (
     "memory", "memory_level", "verbose", "n_jobs", "reports", "cmap", "mask_img", "mask_args", "runs",
 )  # fmt: skip
 """Options of maskers that do not change the output of a fitted one; model files do not hold them."""
+
+MAX_WIDTH = 1000.0
+"""Largest width of smoothing in a model file, in millimeters: the memory of a filter grows with it."""
+
 SAVED_OPTIONS: Mapping[str, Sequence[type]] = {
     "clean_args": (),
     "detrend": (bool,),
@@ -163,7 +167,11 @@ def _is_valid(name: str, value: Any) -> bool:
             CLEAN_ARGS.fullmatch(str(argument)) and _has_type(each, (bool, float, str))
             for argument, each in value.items()
         )
-    return _has_type(value, SAVED_OPTIONS[name])
+    if not _has_type(value, SAVED_OPTIONS[name]):
+        return False
+    if name == "smoothing_fwhm" and isinstance(value, int | float | list | tuple):
+        return bool(np.all(np.abs(np.array(value, np.float64)) <= MAX_WIDTH))
+    return True
 
 
 def _has_type(value: Any, types: Sequence[type]) -> bool:

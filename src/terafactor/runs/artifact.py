@@ -60,7 +60,15 @@ ARRAY_SCHEMA: Schema = {
 
 @dataclass(frozen=True)
 class Artifact:
-    """The content of a file: the parameters of an estimator and what it had learned at some moment."""
+    """The content of a file: the parameters of an estimator and what it had learned at some moment.
+
+    Examples
+    --------
+    >>> from terafactor.solver.state_dict import StateDict
+    >>> artifact = Artifact("MaskedDictionaryLearning", {"alpha": 0.1}, StateDict({"n_features": 10}))
+    >>> artifact.parameters["alpha"]
+    0.1
+    """
 
     kind: str
     """Name of the estimator; looked up in a fixed table, never a path to code."""
@@ -90,6 +98,15 @@ def write_artifact(artifact: Artifact, folder: Path | str, *, overwrite: bool = 
     folder : path
     overwrite : bool
         Whether an existing artifact there may be replaced.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from terafactor.solver.state_dict import StateDict
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = write_artifact(Artifact("MaskedDictionaryLearning", {"alpha": 0.1}, StateDict()), f"{folder}/model")
+    ...     sorted(file.name for file in path.iterdir())
+    ['arrays.safetensors', 'manifest.json']
     """
     folder = Path(folder)
     if os.path.lexists(folder) and not (overwrite and (folder / MANIFEST).is_file()):
@@ -106,7 +123,18 @@ def write_artifact(artifact: Artifact, folder: Path | str, *, overwrite: bool = 
 
 
 def read_artifact(folder: Path | str) -> Artifact:
-    """Read a folder that :func:`write_artifact` wrote; refuse one that is damaged, foreign or of another version."""
+    """Read a folder that :func:`write_artifact` wrote; refuse one that is damaged, foreign or of another version.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from terafactor.solver.state_dict import StateDict
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_artifact(Artifact("MaskedDictionaryLearning", {"alpha": 0.1}, StateDict()), f"{folder}/model").name
+    ...     read_artifact(f"{folder}/model").parameters["alpha"]
+    'model'
+    0.1
+    """
     folder = find_artifact(Path(folder))
     manifest = read_manifest(folder)
     arrays = _read_arrays(folder / ARRAYS, manifest)

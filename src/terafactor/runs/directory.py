@@ -60,6 +60,12 @@ class RunDirectory:
     Parameters
     ----------
     path : path
+
+    Examples
+    --------
+    >>> run = RunDirectory("does-not-exist")
+    >>> run.is_run, run.model.name
+    (False, 'model')
     """
 
     def __init__(self, path: Path | str) -> None:

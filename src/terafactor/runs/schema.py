@@ -89,6 +89,8 @@ def _is_source(value: Any) -> bool:
 
 def fits(hint: Any, value: Any) -> bool:
     """Return whether a plain value fits a type hint of plain types; other hints, such as those of arrays, fit all."""
+    if type(value) is int and not _is_finite(value):  # no float can hold it
+        return False
     if get_origin(hint) in (Union, UnionType):
         return any(fits(each, value) for each in get_args(hint))
     if get_origin(hint) is Literal:
@@ -97,7 +99,9 @@ def fits(hint: Any, value: Any) -> bool:
         return type(value) is float or _is_finite(value)
     if hint is int:
         return type(value) is int and abs(value) < MAX_COUNT
-    if hint in (bool, str, NoneType):
+    if hint is bool:
+        return type(value) is bool or (type(value) is int and value in (0, 1))
+    if hint in (str, NoneType):
         return type(value) is hint
     return hint is Any or not isinstance(value, PLAIN)
 

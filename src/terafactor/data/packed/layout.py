@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -33,6 +34,9 @@ TILE_WIDTH = 2000
 
 TILES_PER_ROW = 128
 """Smallest number of tiles, where there are as many features: a mask is a whole number of tiles."""
+
+MAX_LENGTH, MAX_ROWS = 2**31, 2**63
+"""Features, and rows of a block, are fewer than the first; rows of a store fewer than the second."""
 
 DTYPES = ("float32", "float64", "int16")
 CHECKSUM_BYTES = 4
@@ -212,16 +216,17 @@ def read_store_document(path: Path) -> dict[str, Any]:
         document = json.loads(raw)
         content = dict(document["attributes"]["terafactor"])
         digest = content.pop("checksum")
-    except (ValueError, KeyError, TypeError) as error:
+        intact = digest == _digest(content) and encode(_with_digest(content)) == raw
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(
             f"{path}/zarr.json is damaged, or not of a packed store: {error!r}; restore it or pack again"
         ) from error
-    if content.get("version") not in READABLE_VERSIONS:
+    if not is_number(content.get("version"), int) or content["version"] not in READABLE_VERSIONS:
         raise DataError(
             f"{path} has version {content.get('version')!r} of the packed store; this version of terafactor reads "
             f"{' and '.join(map(str, READABLE_VERSIONS))}: upgrade terafactor, or pack again"
         )
-    if digest != _digest(content) or encode(_with_digest(content)) != raw:
+    if not intact:
         raise DataError(f"{path}/zarr.json does not match its checksum: it was changed; restore it or pack again")
     if not _is_valid(content):
         raise DataError(f"{path}/zarr.json was not written by terafactor: pack again")
@@ -240,20 +245,46 @@ def _is_valid(content: dict[str, Any]) -> bool:
     try:
         layout, records = PackedLayout.from_document(content), content["records"]
         sizes = (layout.n_features, layout.block_rows, layout.tile_width)
-        lengths = [record["stop"] - record["start"] for record in records]
         return (
-            all(is_number(size, int) and size >= 1 for size in sizes)
+            all(is_number(size, int) and 1 <= size < MAX_LENGTH for size in sizes)
             and layout.tile_width <= layout.n_features
             and layout.dtype in DTYPES
+            and layout.content_bytes + 2 * CHECKSUM_BYTES < MAX_LENGTH  # NumPy stores the size of a type as an int32
             and content["n_permutations"] == N_PERMUTATIONS
             and len(content["statistics"]) == len(records) >= 1
-            and all(is_number(length, int) and length >= 1 for length in lengths)
-            and all(isinstance(record["name"], str) for record in records)
+            and all(map(_is_record, records))
+            and all(map(_is_statistics, content["statistics"]))
             and isinstance(content["fingerprint"], str)
-            and (layout.version == 1 or len(content["permutation_checksums"]) == N_PERMUTATIONS)
+            and (layout.version == 1 or _are_checksums(content["permutation_checksums"]))
+            and "standardize" in content
+            and "seed" in content
         )
     except (KeyError, TypeError):
         return False
+
+
+def _is_record(record: dict[str, Any]) -> bool:
+    start, stop = record["start"], record["stop"]
+    return (
+        isinstance(record["name"], str)
+        and is_number(start, int)
+        and is_number(stop, int)
+        and 0 <= start < stop < MAX_ROWS
+    )
+
+
+def _is_statistics(numbers: dict[str, Any]) -> bool:
+    return isinstance(numbers, dict) and all(
+        is_number(value) and abs(value) <= sys.float_info.max for value in numbers.values()
+    )
+
+
+def _are_checksums(values: list[Any]) -> bool:
+    return (
+        isinstance(values, list)
+        and len(values) == N_PERMUTATIONS
+        and all(is_number(value, int) and 0 <= value < 2**32 for value in values)
+    )
 
 
 def _with_digest(content: dict[str, Any]) -> dict[str, Any]:

@@ -274,6 +274,9 @@ def _tile_reader(name: str | None) -> Callable[..., Array]:
 
 
 def _is_packed(path: Path) -> bool:
+    """Return whether a folder is a packed store, by its metadata or, if these are lost, by its records."""
+    if (path / "permutations" / "zarr.json").is_file() and (record_path(path, 0) / "zarr.json").is_file():
+        return True  # other metadata in their place would make it a Zarr array without chunks: zeros
     try:
         return "terafactor" in json.loads((path / "zarr.json").read_bytes())["attributes"]
     except (OSError, ValueError, KeyError, TypeError):

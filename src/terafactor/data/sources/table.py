@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from terafactor._memory import check_size, max_bytes
 from terafactor._typing import Array
 from terafactor.data.source import MatrixSource
 from terafactor.data.sources.array import ArraySource, as_numeric
@@ -31,6 +32,9 @@ NUMBERS = {
 """Numeric column types of polars, and their NumPy names."""
 
 ARROW_SUFFIXES = (".arrow", ".feather", ".ipc")
+
+MAX_EXPANSION = 1000
+"""Compressed tables that take more times their size in memory are checked against the limit."""
 
 MAX_LISTED = 10
 """Columns that an error lists."""
@@ -65,10 +69,17 @@ class TableSource(ChunkedSource):
         self.columns = _select_columns(schema, columns, self.name, index, drop)
         self.shape = check_matrix((n_rows, len(self.columns)), self.name)
         self.dtype = _common_dtype([schema[column] for column in self.columns], self.name)
+        self._check_expansion(path.stat().st_size)
         self.chunk = (min(BLOCK_ROWS, n_rows), 1)
         self.feature_names = self.columns
         self._path = path
         self._errors = (polars.exceptions.PolarsError, polars.exceptions.PanicException)
+
+    def _check_expansion(self, stored: int) -> None:
+        """Refuse a small file with columns larger than memory: reading a few rows may decompress a whole column."""
+        column = self.shape[0] * self.dtype.itemsize
+        if column * self.shape[1] > MAX_EXPANSION * stored:
+            check_size(column, f"a column of {self.name}", max_bytes())
 
     def reorder_features(self, names: Sequence[str]) -> MatrixSource:
         return type(self)(self._path, names)

@@ -61,7 +61,7 @@ def open_text(
         example = f"columns={['', *frame.columns[1:3]]!r}".replace("]", ", ...]")
         warnings.warn(
             f"the first column of {path} has no name: it is skipped as an index; to keep it, name it in the file, or "
-            f"select it with open_source(..., {example})",
+            f"select it with open_source(..., {example}) (--columns)",
             FitWarning,
             stacklevel=2,
         )

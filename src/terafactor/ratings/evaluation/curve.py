@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from terafactor._durable import open_durably
 from terafactor.data.sources.formats import require
 
 if TYPE_CHECKING:
@@ -45,5 +46,6 @@ def draw_curve(results: Sequence[CrossValidationResult], path: Path) -> Path:
     axes.grid(color="#DDDDDD", linewidth=0.8)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(framealpha=1, edgecolor="none")
-    figure.savefig(path)
+    with open_durably(path) as file:
+        figure.savefig(file, format=path.suffix.lstrip(".") or "png")
     return path

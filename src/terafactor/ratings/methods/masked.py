@@ -16,6 +16,7 @@ from terafactor.data import SparseSource
 from terafactor.data.views.rows import sample_rows
 from terafactor.kernels.ratings import row_width
 from terafactor.problem import ElasticNet, NormBall, PowerDecay, Problem
+from terafactor.problem.masks import Projection
 from terafactor.ratings.methods.biases import Biases
 from terafactor.ratings.methods.prior import Prior
 from terafactor.ratings.methods.state import zero_padded
@@ -24,7 +25,7 @@ from terafactor.ratings.table.history import RatingUpdate
 from terafactor.ratings.table.table import RatingTable
 from terafactor.solver.callbacks import Callback
 from terafactor.solver.loop import Elapsed, RunningFit
-from terafactor.solver.options import Projection, SolverOptions
+from terafactor.solver.options import SolverOptions
 from terafactor.solver.state import State
 from terafactor.solver.state_dict import StateDict
 
