@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Bar, Result, Skipped
-from terafactor import ArraySource, MaskedDictionaryLearning
+from terafactor import ArraySource, MaskedDictionaryLearning, RandomMasks
 from terafactor.brain import BrainDictionaryLearning
 from terafactor.brain.initial import initial_maps
 from terafactor.brain.maps import l1_l2_ratios
@@ -260,7 +260,7 @@ def real_run(quick: bool) -> Iterator[Result]:
 def timed_fit(train: ArraySource, problem: Problem, reduction: float, seconds: float) -> np.ndarray:
     """Return the maps learned within some seconds, compilation aside."""
     first = initial_maps(train, problem.constraint, K, 40, reduction, 0)
-    options = {"penalty": "l2", "constraint": "l1", "reduction": reduction, "statistics": "masked", "batch_size": 40}
+    options = {"penalty": "l2", "constraint": "l1", "reduction": RandomMasks(reduction, "masked"), "batch_size": 40}
     learner = MaskedDictionaryLearning(K, alpha=problem.alpha, init=first, random_state=0, n_threads=1, **options)
     learner.fit(train)
     learner.set_params(n_epochs=10_000, max_time=seconds).fit(train)

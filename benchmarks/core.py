@@ -12,7 +12,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.harness import Bar, Result, Skipped, best_times
-from terafactor import ElasticNet, MaskedDictionaryLearning, NormBall
+from terafactor import ElasticNet, MaskedDictionaryLearning, NormBall, RandomMasks
 from terafactor.data import ArraySource, MatrixSource
 from terafactor.datasets import make_brain_like, make_planted, matched_correlation
 from terafactor.problem import Problem
@@ -198,14 +198,14 @@ def two_threads(quick: bool) -> Iterator[Result]:
 
 MEMORY_PROBE = """
 import sys, numpy as np
-from terafactor import MaskedDictionaryLearning
+from terafactor import MaskedDictionaryLearning, RandomMasks
 
 def status(field):
     with open("/proc/self/status") as lines:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
 n_rows, n_features, n_components, reduction = map(int, sys.argv[1:5])
-setting = dict(reduction=reduction, statistics=sys.argv[5], random_state=0, penalty="l2", constraint="l1", alpha=1e-3,
+setting = dict(reduction=RandomMasks(reduction, sys.argv[5]), random_state=0, penalty="l2", constraint="l1", alpha=1e-3,
                batch_size=40, n_epochs=1)
 few = np.random.default_rng(0).standard_normal((200, 2000), np.float32)
 MaskedDictionaryLearning(n_components, **setting).fit(few)
@@ -248,7 +248,7 @@ def recovery(quick: bool) -> Iterator[Result]:
                 X, atoms = make_planted(seed=seed)
                 estimator = MaskedDictionaryLearning(
                     20, alpha=1e-3, penalty="l2", constraint="l1", batch_size=50, n_epochs=n_epochs,
-                    reduction=reduction, statistics=statistics, random_state=seed,
+                    reduction=RandomMasks(reduction, statistics), random_state=seed,
                 )  # fmt: skip
                 found.append(matched_correlation(estimator.fit(X).components_, atoms))
             details = {f"seed {seed}": value for seed, value in enumerate(found)}

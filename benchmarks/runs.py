@@ -12,7 +12,7 @@ from unittest.mock import patch
 import numpy as np
 
 from benchmarks.harness import Bar, Result
-from terafactor import CheckpointPolicy, MaskedDictionaryLearning, train
+from terafactor import CheckpointPolicy, MaskedDictionaryLearning, RandomMasks, train
 from terafactor.runs.checkpoint import Checkpointer
 from terafactor.solver import Snapshot
 
@@ -37,7 +37,7 @@ class Clock:
 
 def estimator(seconds: float, clock: Clock) -> MaskedDictionaryLearning:
     return MaskedDictionaryLearning(
-        N_COMPONENTS, alpha=1e-3, penalty="l2", constraint="l1", reduction=12, statistics="masked", n_epochs=1e6,
+        N_COMPONENTS, alpha=1e-3, penalty="l2", constraint="l1", reduction=RandomMasks(12, "masked"), n_epochs=1e6,
         batch_size=40, max_time=seconds, random_state=0, callbacks=[clock],
     )  # fmt: skip
 

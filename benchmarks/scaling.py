@@ -15,11 +15,11 @@ import numpy as np
 from benchmarks.core import memory_growth, start
 from benchmarks.pages import drawn, machines, origin, plot, show, table
 from benchmarks.results import OUTPUT, load, measured
-from terafactor import MaskedDictionaryLearning, NormBall
+from terafactor import MaskedDictionaryLearning, NormBall, RandomMasks
 
 PAGE = Path("docs/results/scaling.md")
 BATCH = 40
-SETTING = {"alpha": 1e-3, "penalty": "l2", "constraint": "l1", "batch_size": BATCH, "statistics": "masked",
+SETTING = {"alpha": 1e-3, "penalty": "l2", "constraint": "l1", "batch_size": BATCH,
            "n_epochs": 1, "random_state": 0}  # fmt: skip
 
 
@@ -45,7 +45,9 @@ def epoch_time(n: int, p: int, k: int, reduction: float = 1, n_threads: int = 1)
     """Return a function that fits for one epoch."""
     X = np.random.default_rng(0).standard_normal((n, p), np.float32)
     init = start(X, k, NormBall("l1"))
-    estimator = MaskedDictionaryLearning(k, init=init, reduction=reduction, n_threads=n_threads, **SETTING)
+    estimator = MaskedDictionaryLearning(
+        k, init=init, reduction=RandomMasks(reduction, "masked"), n_threads=n_threads, **SETTING
+    )
     return lambda: estimator.fit(X)
 
 
@@ -89,7 +91,8 @@ def bytes_read(size: Size) -> dict[str, list[float]]:
     X = np.random.default_rng(0).standard_normal((size.n, size.p), np.float32)
     first = size.k * size.p * X.itemsize
     found = [
-        MaskedDictionaryLearning(size.k, reduction=r, **SETTING).fit(X).history_[-1].bytes_read - first
+        MaskedDictionaryLearning(size.k, reduction=RandomMasks(r, "masked"), **SETTING).fit(X).history_[-1].bytes_read
+        - first
         for r in size.reductions
     ]
     return {"values": list(size.reductions), "measured": found}

@@ -196,7 +196,7 @@ import resource, sys
 if sys.argv[1] != "0":
     resource.setrlimit(resource.RLIMIT_AS, (int(float(sys.argv[1])),) * 2)
 import numpy as np
-from terafactor import MaskedDictionaryLearning, pack
+from terafactor import MaskedDictionaryLearning, RandomMasks, pack
 
 def status(field):
     with open("/proc/self/status") as lines:
@@ -212,7 +212,7 @@ def growth(work):
 FIT_UNDER_LIMIT = (
     STATUS
     + """
-setting = dict(penalty="l2", constraint="l1", alpha=1e-3, reduction=12, statistics="masked", random_state=0,
+setting = dict(penalty="l2", constraint="l1", alpha=1e-3, reduction=RandomMasks(12, "masked"), random_state=0,
                batch_size=40, n_epochs=1)
 small = np.random.default_rng(0).standard_normal((200, 2000), np.float32)
 MaskedDictionaryLearning(70, **setting).fit(small)

@@ -33,7 +33,7 @@ def learn(image: str, mask: str, reduction: float) -> tuple[BrainDictionaryLearn
 
 
 def draw(atlas: BrainDictionaryLearning, reference: BrainDictionaryLearning, title: str) -> np.ndarray:
-    """Return the outlines of the maps as pixels, in the colours of those of ``reference`` that are most like them."""
+    """Return the outlines of the maps as pixels, in the colors of those of ``reference`` that are most like them."""
     alike = np.corrcoef(reference.components_, atlas.components_)[:20, 20:]
     panel = atlas.panels()[0]
     matched = panel.volumes[..., linear_sum_assignment(-alike)[1]]

@@ -55,13 +55,13 @@ def draw(results: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]) -> Figure
     for column, (ball, by_projection) in enumerate(results.items()):
         above, below = axes[:, column]
         for projection, (changes, objectives) in by_projection.items():
-            colour, line = STYLES[projection]
+            shade, line = STYLES[projection]
             rises = int((changes > 1e-9).sum())
             above.plot(
-                steps, changes, ".", ms=4, color=colour, alpha=0.7,
+                steps, changes, ".", ms=4, color=shade, alpha=0.7,
                 label=f"{projection}: rises in {rises} of {len(changes)} sweeps",
             )  # fmt: skip
-            below.plot(steps, objectives, line, color=colour, lw=1.6, label=projection)
+            below.plot(steps, objectives, line, color=shade, lw=1.6, label=projection)
         above.axhline(0, color="0.3", lw=0.8)
         above.set_yscale("symlog", linthresh=1e-5)
         above.set_yticks([-1, -1e-2, -1e-4, 0, 1e-4, 1e-2])

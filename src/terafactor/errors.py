@@ -11,6 +11,12 @@ Every error message names the parameter or file, the value received, the value n
     └── MissingDependencyError (ImportError)   an optional package is not installed
 
 A fit that succeeds, but whose result is likely not what the user wants, issues a ``FitWarning`` (UserWarning).
+
+>>> import terafactor
+>>> terafactor.MaskedDictionaryLearning(0).fit([[1.0, 2.0]])
+Traceback (most recent call last):
+...
+terafactor.errors.ParameterError: n_components must be ...
 """
 
 from __future__ import annotations

@@ -48,6 +48,20 @@ def test_the_error_names_the_option_that_leaves_a_text_column_out(monkeypatch, c
     assert "--drop name" in capsys.readouterr().err
 
 
+@pytest.mark.filterwarnings("always::terafactor.errors.FitWarning")
+def test_a_skipped_index_is_a_warning_without_lines_of_code(monkeypatch, capsys, folder):
+    text = (folder / "t.csv").read_text()
+    (folder / "index.csv").write_text(text.removeprefix("id"))
+    monkeypatch.setattr(sys, "argv", ["terafactor", "inspect", "index.csv", "--drop", "name"])
+    with pytest.raises(SystemExit) as exited:
+        main()
+    assert exited.value.code == 0
+    error = capsys.readouterr().err
+    assert error.startswith("warning: the first column of index.csv has no name")
+    assert "--columns" in error
+    assert ".py" not in error
+
+
 @pytest.mark.parametrize("words", [("--drop", "id,name"), ("--columns", "a,b,c,d,e,f")])
 def test_fit_reads_the_selected_columns(words):
     invoke("fit", "X.npy", *FIT, "--out", "reference")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from terafactor import MaskedDictionaryLearning, pack
+from terafactor import MaskedDictionaryLearning, pack, train
 from terafactor._format import LogFormatter, printable
 from terafactor.cli.app import app, main
 from terafactor.runs.artifact import write_artifact
@@ -136,4 +136,12 @@ def test_warnings_outside_and_inside_a_run_are_escaped(folder):
     done = subprocess.run([*terafactor, "report", "run"], check=True, capture_output=True, text=True)
     check(done.stderr)
     assert done.stderr.startswith("warning: ")
+    check((folder / "run" / "log.txt").read_text())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows does not allow such names")
+def test_the_log_of_a_run_started_from_python_is_escaped(folder):
+    name = EVIL.replace("/", "") + ".npy"
+    shutil.copy("X.npy", name)
+    train(MaskedDictionaryLearning(2, n_epochs=1, random_state=0), name, "run")
     check((folder / "run" / "log.txt").read_text())

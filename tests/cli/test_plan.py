@@ -52,7 +52,6 @@ def test_it_accepts_reduction_auto(run, capsys):
     for text in (
         "32 x 90",
         "200 epochs at",
-        "the trials before the fit take extra time",
         "the fit stops when it converges",
     ):
         assert text in shown

@@ -14,7 +14,7 @@ import pytest
 import zarr
 from typer.testing import CliRunner
 
-from terafactor import KINDS, MaskedDictionaryLearning, NormBall, load_model, train
+from terafactor import KINDS, MaskedDictionaryLearning, NormBall, RandomMasks, load_model, train
 from terafactor.cli.app import app, main
 from terafactor.cli.transform import COMMANDS as MODEL_COMMANDS
 from terafactor.errors import DataError
@@ -48,7 +48,13 @@ def run_main(monkeypatch, *words):
 def test_reduction_is_a_number_or_auto(scratch):
     line = ["fit", "X.npy", "-k", 3, "--epochs", 30, "--batch-size", 10, "--seed", 0, "--out", "run"]
     assert invoke(*line, "--reduction", "auto").exit_code == 0
-    assert load_model("run").reduction_path_
+    assert load_model("run").reduction_ == 1
+    assert invoke(*line[:-1], "masked", "--reduction", "4:full:exact").exit_code == 0
+    assert load_model("masked").reduction == RandomMasks(4.0, "full", "exact")
+    for unknown in ("4:half", "auto:full", "4:full:masked"):
+        refused = invoke(*line[:-1], "refused", "--reduction", unknown)
+        assert refused.exit_code == 2
+        assert "8:full:exact" in refused.output
     refused = invoke(*line, "--reduction", "most")
     assert refused.exit_code == 2
     assert "auto" in refused.output

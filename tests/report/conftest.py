@@ -1,4 +1,4 @@
-"""Stories to tell."""
+"""Runs to report on."""
 
 import pytest
 

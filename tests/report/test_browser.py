@@ -298,7 +298,7 @@ def test_a_zoomed_page_waits_with_refreshing(running):
     running.wait_for_the_end()
 
 
-def test_charts_follow_the_colours_of_the_system(visit):
+def test_charts_follow_the_colors_of_the_system(visit):
     seen = visit(make_report_context())
     seen.page.emulate_media(color_scheme="dark")
     assert seen.page.locator("figure.chart").first.evaluate(PAINTED) > 100

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from terafactor import ArraySource, MaskedDictionaryLearning, PatchSource
+from terafactor import ArraySource, MaskedDictionaryLearning, PatchSource, RandomMasks
 from terafactor.data.views.joined import JoinedSource
 from terafactor.data.views.rows import SelectedRows
 from terafactor.errors import DataError, ParameterError
@@ -97,13 +97,13 @@ def test_the_choice_of_auto_is_shown(X):
 
 
 def test_visits_count_steps_of_masked_statistics(X):
-    masked = fitted(X, reduction=4, statistics="masked", n_epochs=3)._report_context()
+    masked = fitted(X, reduction=RandomMasks(4, "masked"), n_epochs=3)._report_context()
     assert masked.feature_visits == pytest.approx(3 * 80 / 10 / 4, rel=0.2)
     assert fitted(X)._report_context().feature_visits is None
 
 
 def test_the_page_shows_the_reduction_that_auto_chose(X, tmp_path):
-    estimator = fitted(X, reduction="auto", statistics="masked")
+    estimator = fitted(X, reduction="auto")
     assert estimator._report_context().parameters["reduction"] == estimator.reduction_
     assert "Progress" in headings(page_of(estimator, tmp_path, X))
 
@@ -159,7 +159,7 @@ class TestNotebook:
         html = self.html(MaskedDictionaryLearning(5, alpha=100.0).fit(frame))
         ours = html[html.index("atoms of") :]
         assert "<script" not in ours
-        assert "All codes are zero" not in ours  # no rows at hand to tell
+        assert "All codes are zero" not in ours  # no rows available to check
 
 
 class TestSample:

@@ -1,4 +1,4 @@
-"""What a fit tells while it runs."""
+"""What a fit reports while it runs."""
 
 import dataclasses
 import io
@@ -18,7 +18,7 @@ from terafactor.solver import SolverOptions
 from terafactor.solver.progress import ProgressBar
 
 SHOW_CURSOR = "\x1b[?25h"
-"""What a terminal is told when a program that drew in it is done."""
+"""What a program that drew in a terminal prints at its end."""
 
 
 def fit(X, *callbacks, **parameters):

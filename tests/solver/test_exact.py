@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from terafactor import ArraySource, MaskedDictionaryLearning
+from terafactor import ArraySource, MaskedDictionaryLearning, RandomMasks
 from terafactor import solver as solvers
 from terafactor.data import BatchStream
 from terafactor.data.masks import Masks
@@ -135,7 +135,7 @@ def test_the_number_of_threads_does_not_change_a_bit(problem, statistics):
 def test_fit_equals_repeated_partial_fit(X, constraint, statistics):
     learner = MaskedDictionaryLearning(
         4, alpha=1e-2, penalty="l2", constraint=constraint, batch_size=10, n_epochs=2, init=X[:4], random_state=6,
-        reduction=5, statistics=statistics, projection="exact",
+        reduction=RandomMasks(5, statistics, "exact"),
     )  # fmt: skip
     whole = clone(learner).fit(X)
     stream = BatchStream(ArraySource(X), 10, Masks(X.shape[1], 5, 6), 6, whole_rows=False)
@@ -147,13 +147,15 @@ def test_fit_equals_repeated_partial_fit(X, constraint, statistics):
     np.testing.assert_array_equal(in_parts.components_, whole.components_)
 
 
-@pytest.mark.parametrize("change", [{"projection": "masked"}, {"reduction": 3}, {"constraint": "l1"}], ids=str)
+@pytest.mark.parametrize(
+    "change", [{"reduction": 5}, {"reduction": RandomMasks(3, projection="exact")}, {"constraint": "l1"}], ids=str
+)
 def test_parameters_may_change_between_partial_fits(X, change):
-    learner = MaskedDictionaryLearning(4, batch_size=10, reduction=5, projection="exact", random_state=0)
+    learner = MaskedDictionaryLearning(4, batch_size=10, reduction=RandomMasks(5, projection="exact"), random_state=0)
     learner.partial_fit(X[:30]).set_params(**change).partial_fit(X)
     assert (learner._constraint.size(learner.components_) <= 1 + 1e-9).all()
     sizes = learner._constraint.size(learner.components_) * learner._constraint.as_scalars()[2]
-    if "projection" in change:
+    if change == {"reduction": 5}:
         np.testing.assert_allclose(learner._state.sizes, sizes, rtol=1e-9)
 
 

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 
-from terafactor import MaskedDictionaryLearning
+from terafactor import MaskedDictionaryLearning, RandomMasks
 from terafactor.data import ArraySource, BatchStream
 from terafactor.data.masks import Masks
 from terafactor.problem import ElasticNet, NormBall, PowerDecay, Problem
@@ -124,7 +124,13 @@ def test_entries_outside_the_mask_move_too(constraint):
     X = np.random.default_rng(0).standard_normal((40, 60))
     init = np.random.default_rng(1).standard_normal((3, 60))
     model = MaskedDictionaryLearning(
-        3, init=init, penalty="l2", alpha=0.1, constraint=constraint, reduction=4, projection="exact", random_state=0
+        3,
+        init=init,
+        penalty="l2",
+        alpha=0.1,
+        constraint=constraint,
+        reduction=RandomMasks(4, projection="exact"),
+        random_state=0,
     ).fit(X)
     outside = np.setdiff1d(np.arange(60), Masks(60, 4, 0).mask(0))
     start = NormBall(constraint).project(init)
@@ -135,7 +141,9 @@ def test_entries_outside_the_mask_move_too(constraint):
 def test_at_reduction_one_both_projections_are_the_same():
     X = np.random.default_rng(0).standard_normal((90, 50))
     one, two = (
-        MaskedDictionaryLearning(4, constraint="l1", projection=projection, random_state=0).fit(X).components_
+        MaskedDictionaryLearning(4, constraint="l1", reduction=RandomMasks(1, projection=projection), random_state=0)
+        .fit(X)
+        .components_
         for projection in ("masked", "exact")
     )
     np.testing.assert_array_equal(one, two)
@@ -159,7 +167,7 @@ def test_the_number_of_threads_does_not_change_a_bit(constraint, statistics):
     X = np.random.default_rng(0).standard_normal((120, 9000), np.float32)
     one, two = (
         MaskedDictionaryLearning(
-            5, penalty="l2", alpha=1e-3, constraint=constraint, reduction=3, projection="exact", statistics=statistics,
+            5, penalty="l2", alpha=1e-3, constraint=constraint, reduction=RandomMasks(3, statistics, "exact"),
             random_state=0, n_threads=n_threads,
         ).fit(X).components_
         for n_threads in (1, 2)
@@ -173,8 +181,8 @@ def test_with_missing_values(reduction):
     X[np.random.default_rng(1).random(X.shape) < 0.2] = np.nan
     X[:, :5] = np.nan
     model = MaskedDictionaryLearning(
-        4, penalty="l2", alpha=0.1, constraint="l1", reduction=reduction, projection="exact", missing="nan",
-        random_state=0, n_epochs=4,
+        4, penalty="l2", alpha=0.1, constraint="l1", missing="nan",
+        reduction=RandomMasks(reduction, projection="exact"), random_state=0, n_epochs=4,
     ).fit(X)  # fmt: skip
     assert (NormBall("l1").size(np.ascontiguousarray(model.components_)) <= 1 + 1e-6).all()
     assert np.isfinite(model.objective(X))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from terafactor import ArraySource, MaskedDictionaryLearning
+from terafactor import ArraySource, MaskedDictionaryLearning, RandomMasks
 from terafactor import solver as solvers
 from terafactor.data import SparseSource
 from terafactor.datasets import make_planted
@@ -104,7 +104,13 @@ def test_a_finished_fit_has_nothing_to_resume(X):
 def test_tol_stops_when_the_objective_has_converged(reduction):
     X, _ = make_planted(n_samples=1500, n_features=120, n_atoms=20)
     learner = MaskedDictionaryLearning(
-        20, alpha=0.1, reduction=reduction, statistics="masked", batch_size=40, n_epochs=10_000, tol=0.2, random_state=0
+        20,
+        alpha=0.1,
+        reduction=RandomMasks(reduction, "masked"),
+        batch_size=40,
+        n_epochs=10_000,
+        tol=0.2,
+        random_state=0,
     ).fit(X)
     assert learner.stopped_by_ == "tol"
     assert learner.n_steps_ < 1000
@@ -115,7 +121,7 @@ def test_tol_stops_when_the_objective_has_converged(reduction):
 @pytest.mark.parametrize("reduction", [1, 5, 24])
 def test_tol_never_stops_before_every_feature_was_seen(X, reduction):
     learner = MaskedDictionaryLearning(
-        3, alpha=0.1, reduction=reduction, statistics="masked", batch_size=10, n_epochs=1000, tol=1e9, random_state=0
+        3, alpha=0.1, reduction=RandomMasks(reduction, "masked"), batch_size=10, n_epochs=1000, tol=1e9, random_state=0
     ).fit(X)
     assert learner.stopped_by_ == "tol"
     assert learner.feature_counts_.min() > 0
@@ -277,12 +283,12 @@ def test_rows_sorted_by_class_are_learned_from_as_well_in_blocks(tmp_path):
     assert learned(tmp_path / "X.npy") < 1.2 * learned(X)
 
 
-@pytest.mark.parametrize("options", [{}, {"projection": "exact", "reduction": 4}, {"constraint": "l1"}])
+@pytest.mark.parametrize("options", [{}, {"reduction": RandomMasks(4, projection="exact")}, {"constraint": "l1"}])
 @pytest.mark.parametrize(("alpha", "scale"), [(1e20, 1), (1e10, 1e-10)])
 def test_codes_too_small_for_the_precision_are_refused(alpha, scale, options, backend):
     X = (scale * np.random.default_rng(0).standard_normal((400, 40))).astype(np.float32)
     estimator = MaskedDictionaryLearning(3, penalty="l2", alpha=alpha, forgetting=0.9, n_epochs=1, **options)
-    if backend == "threaded" and "projection" not in options:  # divides in float32
+    if backend == "threaded" and "reduction" not in options:  # divides in float32
         with pytest.raises(DataError, match=r"atoms overflow float32 because .*alpha is too large.* lower alpha"):
             estimator.fit(X)
         X = X.astype(np.float64)

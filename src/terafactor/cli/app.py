@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import traceback
+import warnings
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated
@@ -103,13 +104,21 @@ def main() -> None:
     debug = "--debug" in sys.argv
     sys.argv = [argument for argument in sys.argv if argument != "--debug"]
     try:
-        app()
+        with warnings.catch_warnings():
+            if not debug:
+                warnings.showwarning = _show_warning
+            app()
     except Exception as error:
         if debug:
             typer.echo(printable(traceback.format_exc(), lines=True), err=True)
         else:
             typer.secho(printable(_describe(error), lines=True), fg="red", err=True)
         sys.exit(exit_code(error))
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """Print a warning without the line of code that issued it, which is not the user's."""
+    typer.secho(printable(f"warning: {message}", lines=True), fg="yellow", err=True)
 
 
 def exit_code(error: Exception) -> int:

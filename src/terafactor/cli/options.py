@@ -15,6 +15,7 @@ from terafactor.cli.parsing import (
     absolute_path,
     column_roles,
     integer_or_auto,
+    masks_or_auto,
     number_or_auto,
 )
 
@@ -156,18 +157,12 @@ DICTIONARY = (
         ),
         None,
     ),
-    Parameter("reduction", or_auto(SOLVER, "R", "Use 1/R of the features per step."), "1", parse=number_or_auto),
     Parameter(
-        "statistics",
-        option(
-            Literal["auto", "full", "masked"],
-            SOLVER,
-            "If R > 1: learn from full or masked rows, or auto.",
-            metavar="NAME",
-        ),
+        "reduction",
+        or_auto(SOLVER, "R", "Use 1/R of the features per step; also 8:masked, 8:full, 8:exact."),
         "auto",
+        parse=masks_or_auto,
     ),
-    PROJECTION,
     Parameter("batch_size", or_auto(SOLVER, "B", "Rows per step; auto: two per atom."), "auto", parse=integer_or_auto),
     Parameter(
         "n_epochs",

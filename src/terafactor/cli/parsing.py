@@ -19,6 +19,22 @@ def integer_or_auto(option: str, text: str) -> Any:
     return _or_auto(option, text, int, "an integer")
 
 
+def masks_or_auto(option: str, text: str) -> Any:
+    """Return "auto", a number, or masks: a number and their statistics or projection, as in "8:full:exact"."""
+    reduction, *words = text.split(":")
+    value = _or_auto(option, reduction, float, "a number")
+    if not words:
+        return value
+    chosen: dict[str, Any] = {"projection" if word == "exact" else "statistics": word for word in words}
+    if value == "auto" or len(chosen) < len(words) or not {"masked", "full", "exact"}.issuperset(words):
+        raise typer.BadParameter(
+            f"--{option} {text}: after a number and a colon write masked or full, exact, or both: 8:full:exact"
+        )
+    from terafactor.problem import RandomMasks
+
+    return RandomMasks(value, **chosen)
+
+
 def _or_auto(option: str, text: str, kind: type, what: str) -> Any:
     if text == "auto":
         return text

@@ -19,8 +19,7 @@ EXAMPLE = "Example: terafactor plan store -k 70 --reduction 12 --penalty l2 --co
 
 
 PLANNED = (
-    "n_components", "alpha", "penalty", "constraint", "missing", "reduction", "statistics", "batch_size", "n_epochs",
-    "n_threads",
+    "n_components", "alpha", "penalty", "constraint", "missing", "reduction", "batch_size", "n_epochs", "n_threads",
 )  # fmt: skip
 """Parameters that determine the cost of a fit."""
 
@@ -39,8 +38,6 @@ def plan(source: Source, parameters: Values, columns: Columns = None, drop: Drop
         typer.echo(json.dumps(found.as_dict()))
     else:
         show(source, found)
-        if parameters["reduction"] == "auto":
-            typer.echo("With --reduction auto, these are upper limits; the trials before the fit take extra time.")
         if parameters["n_epochs"] == "auto":
             typer.echo("With --epochs auto, the total time is an upper limit: the fit stops when it converges.")
 

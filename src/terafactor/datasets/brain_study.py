@@ -35,7 +35,15 @@ DRIFT_PERIOD = 128.0
 
 @dataclass(frozen=True)
 class BrainStudy:
-    """Files of a simulated study, run by run; see :func:`make_brain_study`."""
+    """Files of a simulated study, run by run; see :func:`make_brain_study`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> study = make_brain_study(tempfile.mkdtemp(), n_subjects=1, n_runs=1, n_networks=2, n_volumes=3, resolution=12)
+    >>> study.images[0].suffixes
+    ['.nii', '.gz']
+    """
 
     folder: Path
     """Root folder, in the layout of BIDS derivatives."""

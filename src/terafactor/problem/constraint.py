@@ -100,17 +100,18 @@ class NormBall:
         return projected
 
     def fill(self, dictionary: Array, share: float = 1.0) -> Array:
-        """Return the atoms scaled to a share of the ball's limit, after cutting negative entries if it is positive.
+        """Return the atoms of ``dictionary`` (k, p), each scaled to a share of the ball's limit.
 
-        Zero atoms stay zero. Scaling by c multiplies ``u = l1_weight |d|_1`` by c and ``v = l2_weight / 2 |d|^2`` by
-        c^2, so c is the positive root of ``v c^2 + u c = limit``, computed without cancellation.
+        In a positive ball, negative entries are cut to zero first. Zero atoms stay zero. Scaling by c multiplies
+        ``u = l1_weight |d|_1`` by c and ``v = l2_weight / 2 |d|^2`` by c^2, so c is the positive root of
+        ``v c^2 + u c = limit``, computed without cancellation.
         """
         atoms = np.array(dictionary, order="C")
         self.fill_in_place(atoms, share)
         return atoms
 
     def fill_in_place(self, atoms: Array, share: float = 1.0) -> None:
-        """Apply :meth:`fill` in place, for matrices too large to copy."""
+        """Apply :meth:`fill` to ``atoms`` (k, p) in place, for matrices too large to copy."""
         l1_weight, l2_weight, limit, positive = self.as_scalars()
         if positive:
             np.maximum(atoms, 0, out=atoms)

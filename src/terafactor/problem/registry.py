@@ -1,4 +1,4 @@
-"""Registry of penalties and constraints: how parameters, the command line and model files refer to them by name."""
+"""Registry of objects in parameters: how parameters, the command line and model files refer to them by name."""
 
 from __future__ import annotations
 
@@ -21,8 +21,17 @@ CONSTRAINTS: dict[str, Callable[..., Any]] = {}
 """Factories of constraints by the names that ``constraint=`` and ``--constraint`` accept."""
 
 
+def storable(kind: Kind) -> Kind:
+    """Class decorator for a frozen dataclass that estimator parameters may hold: let model files store it."""
+    known = REGISTERED.setdefault(kind.__name__, kind)
+    if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
+        raise ParameterError(f"{kind.__name__} is already registered by {known.__module__}: choose another name")
+    REGISTERED[kind.__name__] = kind
+    return kind
+
+
 def register(kind: Kind) -> Kind:
-    """Class decorator for a frozen dataclass that is a penalty or a constraint: make it known by name.
+    """Make a frozen dataclass, a penalty or a constraint, known by name: a class decorator.
 
     A class ``CappedNorm`` with a method ``codes`` becomes the penalty "capped-norm". To load a model file that holds an
     object of a class of yours, import the class first.
@@ -33,10 +42,7 @@ def register(kind: Kind) -> Kind:
     >>> from_text("elastic-net:0.5", PENALTIES, "penalty")
     ElasticNet(l1_ratio=0.5, positive=False)
     """
-    known = REGISTERED.setdefault(kind.__name__, kind)
-    if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
-        raise ParameterError(f"{kind.__name__} is already registered by {known.__module__}: choose another name")
-    REGISTERED[kind.__name__] = kind
+    storable(kind)
     (PENALTIES if hasattr(kind, "codes") else CONSTRAINTS)[option_name(kind.__name__)] = kind
     return kind
 

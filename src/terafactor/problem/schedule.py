@@ -16,7 +16,15 @@ from terafactor.errors import ParameterError
 
 
 class Schedule(Protocol):
-    """Decides how fast the statistics forget."""
+    """Interface of the decay: how fast the statistics forget.
+
+    Examples
+    --------
+    >>> class PlainMean:
+    ...     def gain(self, n_steps, n_visits):
+    ...         return 1.0
+    >>> schedule: Schedule = PlainMean()
+    """
 
     def gain(self, n_steps: int, n_visits: float) -> float:
         """Return the gain, at least 1.
@@ -32,6 +40,11 @@ class PowerDecay:
 
     With exponent 1 the statistics are plain means over all rows; smaller exponents forget sooner the codes computed
     with the poor first dictionaries. Convergence is proved for exponents in (0.75, 1].
+
+    Examples
+    --------
+    >>> PowerDecay(exponent=1).gain(n_steps=100, n_visits=4000)  # a plain mean
+    1.0
     """
 
     exponent: float = 0.9
@@ -49,6 +62,7 @@ class PowerDecay:
         return float(n_steps**-self.exponent)
 
     def gain(self, n_steps: int, n_visits: float) -> float:
+        """Return the gain, at least 1: see :meth:`Schedule.gain`."""
         return self.weight(n_steps) * n_steps
 
 
@@ -63,6 +77,12 @@ class GrowingWindow:
 
     If each feature is observed in some of the rows only, its row of B and the matrix C average over different rows.
     The resulting error is proportional to the signal, not to the noise, and requires the window to grow faster.
+
+    Examples
+    --------
+    >>> window = GrowingWindow(unit=100)
+    >>> window.gain(n_steps=1, n_visits=100), round(window.gain(n_steps=100, n_visits=10_000), 2)
+    (1.0, 9.55)
     """
 
     unit: float
@@ -75,5 +95,6 @@ class GrowingWindow:
     """Growth of the window: slightly more than the square root, so that the squared weights have a finite sum."""
 
     def gain(self, n_steps: int, n_visits: float) -> float:
+        """Return the gain, at least 1: see :meth:`Schedule.gain`."""
         window = min(self.unit * (n_visits / self.unit) ** self.exponent, self.longest)
         return max(1.0, n_visits / window)

@@ -55,7 +55,7 @@ class SmoothBall(NormBall):
             raise ParameterError(f"smoothness must be a number >= 0, got {self.smoothness!r}")
 
     def update_atoms(self, atoms: Array, data_code: Array, code_gram: Array) -> None:
-        """Sweep once over the atoms (k, p), in place.
+        """Sweep once over the atoms (k, p), in place; data_code (k, p), code_gram (k, k).
 
         With the others fixed, atom j minimizes ``1/2 |d - u|^2 + gamma / (2 c_jj) d' L d`` in the ball, where u is its
         minimizer without smoothness. Projected gradient steps of size 1 / (1 + 4 n_axes gamma / c_jj), the inverse of a
@@ -78,7 +78,7 @@ class SmoothBall(NormBall):
                 project(atoms[j], *scalars, scratch)
 
     def laplacian(self, atom: Array) -> Array:
-        """Return L d (p,): for each pixel, the sum of its differences from its neighbors."""
+        """Return L d (p,) of an ``atom`` d (p,): for each pixel, the sum of its differences from its neighbors."""
         image = atom.reshape(*self.shape, -1)
         result = np.zeros_like(image)
         for axis in range(len(self.shape)):

@@ -134,7 +134,7 @@ def few_visits(context: ReportContext) -> Notice | None:
     """Masked statistics have seen each feature in too few steps."""
     if context.running or context.feature_visits is None or context.feature_visits >= WANTED_VISITS:
         return None
-    full = ', or use statistics="full" if whole rows are cheap' if "statistics" in context.parameters else ""
+    full = ', or use statistics="full" in RandomMasks' if "statistics" in context.parameters else ""
     return Notice(
         f"Each feature was seen in {_format.number(context.feature_visits)} steps on average; masked statistics need "
         f"about {WANTED_VISITS}.",

@@ -78,7 +78,7 @@ def line_chart(
 def bar_chart(
     caption: str, x_axis: Axis, y_axis: Axis, heights: Array, names: Sequence[str], *, small: bool = True
 ) -> str:
-    """Return a chart with one bar per name, in this order; hovering shows the name.
+    """Return a chart with a bar of each of ``heights`` (n,), in this order; hovering shows its name.
 
     Examples
     --------
@@ -96,7 +96,9 @@ def bar_chart(
 
 
 def histogram(caption: str, x_axis: Axis, values: Array, *, bins: Array | int = 30, of: str = "rows") -> str:
-    """Return a histogram of values (n,); ``of`` says what they are values of.
+    """Return a histogram of values (n,); ``of`` names what is counted.
+
+    bins : number of bins, or their edges (n_bins + 1,).
 
     Examples
     --------

@@ -30,6 +30,17 @@ class Snapshot:
 
     Its numbers are fixed; :attr:`components` and :meth:`surrogate` are computed on access, so use them inside the
     callback.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from terafactor import MaskedDictionaryLearning
+    >>> def check_atoms(snapshot):
+    ...     if not np.isfinite(snapshot.components).all():
+    ...         raise FloatingPointError(f"step {snapshot.step}")
+    >>> X = np.random.default_rng(0).standard_normal((200, 10))
+    >>> MaskedDictionaryLearning(3, alpha=0.1, callbacks=[check_atoms]).fit(X).components_.shape
+    (3, 10)
     """
 
     step: int
@@ -96,6 +107,16 @@ class Callback(Protocol):
 
     On sparse rows, one advance may be several steps: see :attr:`Snapshot.advance`. A callback that has a method
     ``evaluated(evaluation)`` also receives every entry of the history.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from terafactor import MaskedDictionaryLearning
+    >>> def stop_after_two(snapshot):
+    ...     return snapshot.step == 2
+    >>> X = np.random.default_rng(0).standard_normal((200, 10))
+    >>> MaskedDictionaryLearning(3, alpha=0.1, callbacks=[stop_after_two]).fit(X).n_steps_
+    2
     """
 
     def __call__(self, snapshot: Snapshot) -> bool | None: ...
@@ -116,7 +137,17 @@ def asks_to_stop(callback: Callback, snapshot: Snapshot) -> bool:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One entry of the history of a fit."""
+    """One entry of the history of a fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from terafactor import MaskedDictionaryLearning
+    >>> X = np.random.default_rng(0).standard_normal((200, 10))
+    >>> history = MaskedDictionaryLearning(3, alpha=0.1).fit(X).history_
+    >>> history[-1].n_samples >= 200
+    True
+    """
 
     step: int
     """Steps done."""

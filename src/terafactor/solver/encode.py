@@ -161,6 +161,16 @@ def encode(
 
     missing: whether NaN marks missing values. sparse: return a ``csr_array`` instead of an array. progress: called
     with the number of rows of each part.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from terafactor import open_source
+    >>> from terafactor.problem import Problem
+    >>> encode(open_source(np.eye(3)), np.eye(3), Problem(alpha=0.25))
+    array([[0.75, 0.  , 0.  ],
+           [0.  , 0.75, 0.  ],
+           [0.  , 0.  , 0.75]])
     """
     codes = None if sparse else np.empty((source.shape[0], len(dictionary)), source.dtype)
     sparse_parts = []
@@ -186,7 +196,21 @@ def encode_to(
     missing: bool = False,
     progress: Progress = _ignore,
 ) -> None:
-    """Write the codes to a new ``.npy`` file or Zarr array, a bounded number of rows at a time. See :func:`encode`."""
+    """Write the codes to a new ``.npy`` file or Zarr array, a bounded number of rows at a time.
+
+    dictionary (k, p) and the others: see :func:`encode`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from terafactor import open_source
+    >>> from terafactor.problem import Problem
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     encode_to(f"{folder}/codes.npy", open_source(np.eye(3)), np.eye(3), Problem(alpha=0.25))
+    ...     np.load(f"{folder}/codes.npy").diagonal()
+    array([0.75, 0.75, 0.75])
+    """
     shape = (source.shape[0], len(dictionary))
     with (
         new_matrix(out, shape, source.dtype) as write,
@@ -201,7 +225,16 @@ def encode_to(
 def objective(
     source: MatrixSource, dictionary: Array, problem: Problem, n_threads: int = 1, *, missing: bool = False
 ) -> float:
-    """Return the mean of l(x) over the rows that have a value; NaN if none has."""
+    """Return the mean of l(x) over the rows that have a value, given ``dictionary`` (k, p); NaN if none has.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from terafactor import open_source
+    >>> from terafactor.problem import Problem
+    >>> objective(open_source(np.eye(3)), np.eye(3), Problem(alpha=0.25))  # 0.25**2 / 2 + 0.25 * 0.75
+    0.21875
+    """
     total, n_rows = 0.0, 0
     with make_backend(n_threads) as backend:
         atoms = Atoms.of(dictionary, source, backend)

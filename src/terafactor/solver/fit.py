@@ -73,6 +73,16 @@ def fit(
     -------
     State
         The state after the last step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from terafactor import open_source
+    >>> from terafactor.problem import Problem
+    >>> from terafactor.solver import SolverOptions
+    >>> X = np.random.default_rng(0).standard_normal((200, 10))
+    >>> fit(open_source(X), Problem(0.1), SolverOptions(n_components=3, n_epochs=2)).n_batches
+    10
     """
     warm_up(source, problem, options)
     started = time.perf_counter()
@@ -177,7 +187,18 @@ class DictionaryFit:
 
 
 def starting_atoms(source: MatrixSource, problem: Problem, options: SolverOptions) -> Array:
-    """Return the default initial atoms (k, p), made from the first rows that the fit visits."""
+    """Return the default initial atoms (k, p), made from the first rows that the fit visits.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from terafactor import open_source
+    >>> from terafactor.problem import Problem
+    >>> from terafactor.solver import SolverOptions
+    >>> X = np.random.default_rng(0).standard_normal((200, 10))
+    >>> starting_atoms(open_source(X), Problem(0.1), SolverOptions(n_components=3)).shape
+    (3, 10)
+    """
     stream = make_stream(source, options)
     rows = read_finite(source, stream.first_rows(options.n_components), allow_nan=options.missing)
     if options.missing:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import Literal
 
 from terafactor._typing import is_number
 from terafactor.errors import ParameterError
-from terafactor.problem import PowerDecay, Schedule
-
-Statistics = Literal["masked", "full"]
-Projection = Literal["masked", "exact"]
+from terafactor.problem import PowerDecay, RandomMasks, Schedule
+from terafactor.problem.masks import Projection, Statistics
 
 
 @dataclass(frozen=True)
 class SolverOptions:
-    """How :func:`terafactor.solver.fit` solves a problem. Validated on construction."""
+    """How :func:`terafactor.solver.fit` solves a problem. Validated on construction.
+
+    Examples
+    --------
+    >>> SolverOptions(n_components=5, reduction=10, statistics="masked").masked
+    True
+    """
 
     n_components: int
     """Number of atoms, k."""
@@ -74,13 +77,9 @@ class SolverOptions:
     def __post_init__(self) -> None:
         _at_least("n_components", self.n_components, 1, Integral, "it is the number of atoms to learn")
         _at_least("batch_size", self.batch_size, 1, Integral, "it is the number of rows per step")
-        _at_least("reduction", self.reduction, 1, Real, "reduction=10 uses a tenth of the features per step")
+        RandomMasks(self.reduction, self.statistics, self.projection)  # validates them
         _at_least("tol", self.tol, 0, Real, "0 means no early stop")
         _at_least("reseed_after", self.reseed_after, 1, Integral, "it is a number of rows")
-        if self.statistics not in ("masked", "full"):
-            raise ParameterError(f"statistics must be 'masked', 'full' or 'auto', got {self.statistics!r}")
-        if self.projection not in ("masked", "exact"):
-            raise ParameterError(f"projection must be 'masked' or 'exact', got {self.projection!r}")
         if not (is_number(self.n_epochs, Real) and 0 < self.n_epochs < math.inf):
             raise ParameterError(f"n_epochs must be a number > 0, got {self.n_epochs!r}")
         if self.max_time is not None and not (is_number(self.max_time, Real) and self.max_time > 0):

@@ -36,7 +36,13 @@ TIMED_STEPS, TIMED_SECONDS, MOST_SECONDS = 30, 2.0, 15.0
 
 @dataclass(frozen=True)
 class Memory:
-    """Memory of a fit in bytes, without the data themselves if they are in memory."""
+    """Memory of a fit in bytes, without the data themselves if they are in memory.
+
+    Examples
+    --------
+    >>> Memory(model=400, statistics=500, start=300, work=100).peak
+    1200
+    """
 
     model: int
     """The atoms, k x p."""
@@ -58,7 +64,18 @@ class Memory:
 
 @dataclass(frozen=True)
 class Plan:
-    """Memory, bytes read and time that a fit needs."""
+    """Memory, bytes read and time that a fit needs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from terafactor import open_source
+    >>> from terafactor.problem import Problem
+    >>> from terafactor.solver import SolverOptions, make_plan
+    >>> plan = make_plan(open_source(np.ones((200, 10))), Problem(), SolverOptions(n_components=3, reduction=2))
+    >>> plan.n_observed, plan.steps_per_epoch
+    (5, 5)
+    """
 
     n_samples: int
     n_features: int
@@ -96,6 +113,7 @@ class Plan:
 
     @property
     def seconds_per_epoch(self) -> float:
+        """Time of one pass over the data."""
         return self.steps_per_epoch * self.seconds_per_step
 
     @property
@@ -108,6 +126,16 @@ def make_plan(source: MatrixSource, problem: Problem, options: SolverOptions, *,
     """Predict what ``fit`` needs. Raise ParameterError, before allocating anything large, if it exceeds the memory.
 
     from_rows: whether atoms are initialized from rows of the source rather than given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from terafactor import open_source
+    >>> from terafactor.problem import Problem
+    >>> from terafactor.solver import SolverOptions
+    >>> plan = make_plan(open_source(np.ones((200, 10))), Problem(), SolverOptions(n_components=3))
+    >>> plan.memory.model  # bytes of 3 atoms of 10 values in float64
+    240
     """
     stream = make_stream(source, options)
 

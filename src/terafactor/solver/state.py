@@ -23,6 +23,17 @@ class State:
 
     Matrices over features have the logical shape (k, p). The learner sets their memory order: F if steps gather some
     of the features, C if they work on whole atoms.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from terafactor import open_source
+    >>> from terafactor.problem import Problem
+    >>> from terafactor.solver import SolverOptions, fit
+    >>> X = np.random.default_rng(0).standard_normal((200, 10))
+    >>> state = fit(open_source(X), Problem(0.1), SolverOptions(n_components=3))
+    >>> state.dictionary.shape, state.code_gram.shape, state.n_batches
+    ((3, 10), (3, 3), 5)
     """
 
     dictionary: Array = field(metadata=array_of("k p"))

@@ -29,6 +29,21 @@ def step(
     """Encode a batch, blend it into the statistics, sweep over the atoms; return the codes (b, k).
 
     Changes ``state`` only, draws no random numbers and does no I/O. A batch without any observed value is skipped.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from terafactor.data import ArraySource
+    >>> from terafactor.problem import PowerDecay, Problem
+    >>> from terafactor.solver import SolverOptions, State, starting_atoms
+    >>> from terafactor.solver.backends import make_backend
+    >>> from terafactor.solver.fit import make_stream
+    >>> source = ArraySource(np.random.default_rng(0).standard_normal((200, 10)))
+    >>> problem, options = Problem(0.1), SolverOptions(n_components=3)
+    >>> state = State.start(starting_atoms(source, problem, options), problem, masked=options.masked)
+    >>> with make_backend(1) as backend:
+    ...     step(state, make_stream(source, options).batch(0), problem, PowerDecay(), backend).shape
+    (40, 3)
     """
     update = update or update_on_mask
     state.n_batches += 1

@@ -38,7 +38,7 @@ def make_history(n_lines: int = 20, *, held_out: bool = True) -> list[Evaluation
 
 
 def make_sample(components: Array, n_rows: int = 40, *, density: float = 0.3) -> RowSample:
-    """Return a sample of rows: sparse combinations of the atoms (k, p), with noise.
+    """Return a sample of rows: sparse combinations of the atoms ``components`` (k, p), with noise.
 
     Examples
     --------

@@ -45,11 +45,17 @@ class ModelFileMixin:
         unknown = sorted(set(parameters) - set(cls._get_param_names()))  # type: ignore[attr-defined]
         if unknown:
             raise DataError(f"the file has parameters that {cls.__name__} does not: {', '.join(unknown)}")
+        cls._check_types(parameters)
+        return cls(**parameters)
+
+    @classmethod
+    def _check_types(cls, parameters: Mapping[str, Any]) -> None:
+        """Refuse parameters of a file that do not have the types of the constructor."""
         hints = get_type_hints(cls.__init__)
         for name, value in parameters.items():
             if not fits(hints.get(name, Any), value):
-                raise DataError(f"{name} of the file must be {hints[name]}, got {value!r}: the file was changed")
-        return cls(**parameters)
+                needed, shown = hints.get(name, "a finite number"), f"{value!r:.80}"
+                raise DataError(f"{name} of the file must be {needed}, got {shown}: the file was changed")
 
     def save(self, path: Path | str, *, overwrite: bool = False) -> None:
         """Write the fitted model to a folder, for :func:`terafactor.load_model`.

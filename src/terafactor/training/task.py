@@ -22,7 +22,13 @@ from terafactor.solver.state_dict import StateDict
 
 @dataclass(frozen=True)
 class Start:
-    """The starting point of a fit."""
+    """The starting point of a fit.
+
+    Examples
+    --------
+    >>> Start(seed=0).state_dict is None
+    True
+    """
 
     seed: int
     """Seed given by ``random_state``."""
@@ -44,6 +50,13 @@ class Task(ABC):
     ----------
     estimator : estimator
         Has the parameters, and receives the learned attributes.
+
+    Examples
+    --------
+    >>> from terafactor import MaskedDictionaryLearning
+    >>> task = MaskedDictionaryLearning(3, random_state=7)._task()
+    >>> isinstance(task, Task), task.seed()
+    (True, 7)
     """
 
     kind: str

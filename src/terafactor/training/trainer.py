@@ -29,6 +29,15 @@ class Trainer:
         What is kept besides the model; by default the history.
     callbacks : sequence of Callback
         Called after every advance, before those of the estimator.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from terafactor import MaskedDictionaryLearning
+    >>> model = MaskedDictionaryLearning(3, alpha=0.1)
+    >>> Trainer(model._task()).fit(np.random.default_rng(0).standard_normal((200, 10)))  # as model.fit does
+    >>> model.components_.shape
+    (3, 10)
     """
 
     def __init__(self, task: Task, journal: Journal | None = None, callbacks: Sequence[Callback] = ()) -> None:
@@ -100,6 +109,18 @@ def train(
     ------
     RunInterruptedError
         If a signal stopped the run. A checkpoint was written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from terafactor import MaskedDictionaryLearning, load_model, train
+    >>> X = np.random.default_rng(0).standard_normal((200, 10))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model = train(MaskedDictionaryLearning(3, alpha=0.1), X, f"{folder}/run", holdout=20)
+    ...     same = load_model(f"{folder}/run")
+    >>> np.array_equal(model.components_, same.components_)
+    True
     """
     journal = RunJournal(directory, resume=resume, holdout=holdout, checkpoints=checkpoints, console=console)
     Trainer(estimator._task(), journal, callbacks).fit(X)

@@ -98,7 +98,10 @@ class GroupLasso(Penalty):
         return worst
 
     def zero_strength(self, products: Array) -> Array:
-        """Return the smallest s with ``|soft(h_g, s * l1_ratio)|_2 <= s * weight_g`` for all groups g, by bisection."""
+        """Return the smallest s with ``|soft(h_g, s * l1_ratio)|_2 <= s * weight_g`` for all groups g, by bisection.
+
+        products : (b, k), the rows h; the result is (b,).
+        """
         atoms, starts, weights = self.members(products.shape[1])
         values = np.maximum(products, 0.0) if self.positive else np.abs(products)
         low, high = np.zeros(len(values)), np.abs(values).sum(axis=1) / weights.min()

@@ -51,7 +51,10 @@ class OMP(Penalty):
         return codes
 
     def violation(self, gram: Array, products: Array, strength: Any, codes: Array) -> Array:
-        """Return the largest correlation of the residual with a selected atom: 0 for a least squares solution."""
+        """Return the largest correlation of the residual with a selected atom: 0 for a least squares solution.
+
+        gram : (k, k) or (b, k, k). products, codes : (b, k). The result is (b,).
+        """
         gradient = products - np.einsum("...i,...ij->...j", codes, gram)
         return np.where(codes != 0, np.abs(gradient), 0.0).max(axis=1)
 

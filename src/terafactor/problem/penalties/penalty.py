@@ -21,7 +21,22 @@ SPARSE_SHARE = 0.2
 
 
 class Penalty:
-    """Omega, the penalty on codes. Subclasses are frozen dataclasses."""
+    """Omega, the penalty on codes. Subclasses are frozen dataclasses.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> @dataclass(frozen=True)
+    ... class Ridge(Penalty):
+    ...     def value(self, codes):
+    ...         return (codes**2).sum(axis=1) / 2
+    ...
+    ...     def codes(self, gram, products, strength, tolerance):
+    ...         return np.linalg.solve(gram + strength * np.eye(len(gram)), products.T).T
+    >>> Ridge().codes(np.eye(2), np.array([[1.0, 2.0]]), 1.0, 1e-4)
+    array([[0.5, 1. ]])
+    """
 
     has_strength: ClassVar[bool] = True
     """Whether alpha has an effect. False for hard constraints on codes, whose Omega is 0 or infinite."""
@@ -45,11 +60,17 @@ class Penalty:
         raise NotImplementedError
 
     def violation(self, gram: Array, products: Array, strength: Any, codes: Array) -> Array:
-        """Return how far each row of ``codes`` is from optimal (b,): 0 at a minimizer, in the units of ``products``."""
+        """Return how far each row of ``codes`` (b, k) is from optimal (b,): 0 at a minimizer.
+
+        The unit is that of ``products`` (b, k); ``gram`` is (k, k) or (b, k, k), as in :meth:`codes`.
+        """
         raise NotImplementedError
 
     def zero_strength(self, products: Array) -> Array | None:
-        """Return the smallest strength for which each code is zero (b,), infinite if none is; None if unknown."""
+        """Return the smallest strength for which all codes of a row are zero (b,), infinite if there is none.
+
+        products : (b, k). The result is None if the penalty has no rule.
+        """
         return None
 
     def auto_alpha(self, zero_strength: float, atom_energy: float) -> float | None:

@@ -20,6 +20,19 @@ class ProximalPenalty(Penalty):
     """A penalty with a proximal operator. Codes are found by accelerated proximal gradient descent (FISTA).
 
     Subclasses define ``value`` and :meth:`prox`.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Ridge(ProximalPenalty):
+    ...     def value(self, codes):
+    ...         return (codes**2).sum(axis=1) / 2
+    ...
+    ...     def prox(self, points, strengths):
+    ...         return points / (1 + strengths)
+    >>> Ridge().codes(np.eye(2), np.array([[1.0, 2.0]]), 1.0, 1e-4).round(3)
+    array([[0.5, 1. ]])
     """
 
     def prox(self, points: Array, strengths: Array) -> Array:

@@ -40,7 +40,10 @@ class Simplex(ProximalPenalty):
         return np.zeros(len(codes))
 
     def prox(self, points: Array, strengths: Array) -> Array:
-        """Project each row on the simplex: subtract the threshold that leaves the right sum, and cut at zero."""
+        """Project each row of ``points`` (b, k) on the simplex, whatever the ``strengths`` (b, 1).
+
+        It subtracts the threshold that leaves the right sum, and cuts at zero.
+        """
         decreasing = -np.sort(-points, axis=1)
         counts = np.arange(1, points.shape[1] + 1)
         thresholds = (np.cumsum(decreasing, axis=1) - self.total) / counts

@@ -78,7 +78,18 @@ _chosen = "threaded"
 
 @contextlib.contextmanager
 def use_backend(name: str) -> Generator[None, None, None]:
-    """Use another backend of :data:`BACKENDS` inside a ``with`` block, in all threads."""
+    """Use another backend of :data:`BACKENDS` inside a ``with`` block, in all threads.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from terafactor import MaskedDictionaryLearning
+    >>> X = np.random.default_rng(0).standard_normal((200, 10))
+    >>> with use_backend("numpy"):
+    ...     model = MaskedDictionaryLearning(3, alpha=0.1).fit(X)
+    >>> model.components_.shape
+    (3, 10)
+    """
     global _chosen
     if name not in BACKENDS:
         raise ParameterError(f"unknown backend {name!r}: choose from {', '.join(BACKENDS)}")
