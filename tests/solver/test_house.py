@@ -1,14 +1,12 @@
-"""The seams in miniature: one step for every kind of data, and shards and grids that need nothing from it but a state.
+"""The seams in miniature: one step for every kind of data, and grids of models that need nothing from it but a state.
 
-Rounds on a cluster and grids of models are a few lines around ``Learner.advance``, ``average`` and ``maintain``: a
-learner is a pure function of state and data, so where it runs does not matter.
+Grids of models are a few lines around ``Learner.advance`` and ``maintain``, and so are :mod:`terafactor.solver.rounds`:
+a learner is a pure function of state and data, so where it runs does not matter.
 """
 
 import ast
 import inspect
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -23,7 +21,6 @@ from terafactor.solver.backends import make_backend
 from terafactor.solver.learners import choose_learner
 from terafactor.solver.learners.batches import BatchLearner
 from terafactor.solver.maintain import maintain
-from terafactor.solver.state import average
 
 K, P = 8, 120
 PROBLEM = Problem(1.0, ElasticNet(1.0))
@@ -98,63 +95,6 @@ def test_a_prefix_of_the_features(planted):
             rows = np.arange(first, first + 20)
             step(stage, Batch(rows, None, np.ascontiguousarray(X[rows, :60])), PROBLEM, OPTIONS.schedule, backend)
     assert matched_correlation(stage.dictionary, atoms[:, :60]) > 0.8
-
-
-def rounds(state, learner, X, n_rounds, n_shards, run=map):
-    """Each round: every shard advances a copy on rows of its own, then the copies are averaged and swept."""
-    for number in range(n_rounds):
-        random = np.random.default_rng(number)
-        shards = [
-            [Batch(rows, None, X[rows]) for rows in random.choice(len(X), (5, 20), replace=False)]
-            for _ in range(n_shards)
-        ]
-        parts = list(run(partial(advance_copy, learner, state), shards))
-        state = average([part for part, _ in parts], state, PROBLEM)
-        learner.backend.sweep(
-            state.dictionary, state.data_code, state.code_gram, PROBLEM.constraint.as_scalars(), state.sizes,
-            state.multipliers, whole=True,
-        )  # fmt: skip
-        maintain(state, parts[0][1], PROBLEM, learner.options)
-    return state
-
-
-def advance_copy(learner, state, batches):
-    """What a worker does: a pure task, which can be tried again anywhere."""
-    copy = state.copy()
-    for batch in batches:
-        evidence = learner.advance(copy, batch)
-    return copy, evidence
-
-
-def test_shards_learn_and_do_not_care_where_they_run(planted):
-    X, atoms = planted
-    with make_backend() as backend:
-        learner = BatchLearner(PROBLEM, OPTIONS, backend)
-        serial = rounds(start(X), learner, X, 60, 4)
-        with ThreadPoolExecutor(3) as pool:
-            threads = rounds(start(X), learner, X, 60, 4, run=pool.map)
-    assert matched_correlation(serial.dictionary, atoms) > 0.8
-    for name in ("dictionary", "data_code", "code_gram", "sizes"):
-        np.testing.assert_array_equal(getattr(serial, name), getattr(threads, name))
-
-
-def test_average_weighs_by_the_rows_of_the_round(planted):
-    X, _ = planted
-    before, one, two = start(X), start(X), start(X[K:])
-    before.n_samples, one.n_samples, two.n_samples = 100, 130, 110
-    before.feature_counts[:], one.feature_counts[:], two.feature_counts[:] = 100, 130, 110
-    two.feature_counts[5] = 100
-    one.data_code[:], two.data_code[:] = 1, 5
-    one.n_batches, two.n_batches, one.n_steps, two.n_steps = 3, 1, 3, 1
-    merged = average([one, two], before, PROBLEM)
-    np.testing.assert_allclose(merged.dictionary, 0.75 * one.dictionary + 0.25 * two.dictionary)
-    np.testing.assert_allclose(merged.data_code[:, 4:6], [[2, 1]] * K)
-    np.testing.assert_allclose(merged.sizes, PROBLEM.constraint.psi(merged.dictionary))
-    assert (merged.n_samples, merged.n_batches, merged.n_steps) == (140, 4, 3)
-    assert merged.feature_counts[[4, 5]].tolist() == [140, 130]
-    assert not np.shares_memory(merged.dictionary, one.dictionary)
-    idle = average([before, before.copy()], before, PROBLEM)
-    np.testing.assert_allclose(idle.dictionary, before.dictionary)
 
 
 def test_a_grid_of_models_on_one_stream_equals_separate_fits(planted):

@@ -163,6 +163,13 @@ DICTIONARY = (
         "auto",
         parse=masks_or_auto,
     ),
+    Parameter("shards", or_auto(SOLVER, "W", "Shards that learn at the same time."), "auto", parse=integer_or_auto),
+    Parameter(
+        "round_steps",
+        or_auto(SOLVER, "H", "Steps of a shard between merges."),
+        "auto",
+        parse=integer_or_auto,
+    ),
     Parameter("batch_size", or_auto(SOLVER, "B", "Rows per step; auto: two per atom."), "auto", parse=integer_or_auto),
     Parameter(
         "n_epochs",

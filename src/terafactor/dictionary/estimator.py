@@ -77,6 +77,14 @@ class MaskedDictionaryLearning(
         Each step uses 1 / reduction of the features, a random mask of them, as in the paper; :class:`RandomMasks` has
         the variants. "auto" is 1, the online algorithm of Mairal et al. (2010): no other value was faster on any data
         that we measured.
+    shards : int or "auto", default="auto"
+        Number of shards: parts of the rows from which the model learns separately, in rounds, and merges the results.
+        Shards may run at the same time, on threads or on a cluster (:mod:`terafactor.dask`). Like the batch size, the
+        number changes the result; where shards run does not. "auto" is 1, which means no rounds; on a cluster, it is
+        the number of threads of its workers when the fit starts. ``shards_`` is the value used.
+    round_steps : int or "auto", default="auto"
+        Steps of each shard in a round. "auto" depends on ``n_components``, and is between 5 and 20. ``round_steps_`` is
+        the value used.
     batch_size : int or "auto", default="auto"
         Rows per step. "auto" is twice ``n_components``, at least 32, but fewer if these rows would take more than
         256 MB. ``batch_size_`` is the value used.
@@ -121,6 +129,8 @@ class MaskedDictionaryLearning(
         The kind of statistics used.
     reduction_ : float
         The reduction used.
+    shards_, round_steps_ : int
+        The shards, and their steps per round.
     stopped_by_ : str
         "tol" (converged), "n_epochs", "max_time", "callback" or "interrupt".
     alpha_ : float
@@ -152,6 +162,8 @@ class MaskedDictionaryLearning(
     geometry_: tuple[int, ...] | None
     statistics_: str
     reduction_: float
+    shards_: int
+    round_steps_: int
     stopped_by_: str | None
     alpha_: float
     batch_size_: int
@@ -178,6 +190,8 @@ class MaskedDictionaryLearning(
         positive_code: bool = False,
         positive_dict: bool = False,
         reduction: float | Literal["auto"] | RandomMasks = "auto",
+        shards: int | Literal["auto"] = "auto",
+        round_steps: int | Literal["auto"] = "auto",
         batch_size: int | Literal["auto"] = "auto",
         n_epochs: float | Literal["auto"] = "auto",
         forgetting: float | Literal["auto"] = "auto",
@@ -197,6 +211,8 @@ class MaskedDictionaryLearning(
         self.positive_code = positive_code
         self.positive_dict = positive_dict
         self.reduction = reduction
+        self.shards = shards
+        self.round_steps = round_steps
         self.batch_size = batch_size
         self.n_epochs = n_epochs
         self.forgetting = forgetting
@@ -339,6 +355,10 @@ class MaskedDictionaryLearning(
 
     def _task(self) -> DictionaryTask:
         return DictionaryTask(self)
+
+    def _auto_shards(self) -> int:
+        """Return the value of ``shards="auto"``."""
+        return 1
 
     @property
     def _n_features_out(self) -> int:

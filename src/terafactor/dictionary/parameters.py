@@ -54,6 +54,8 @@ def options_of(estimator: MaskedDictionaryLearning, source: MatrixSource, **chan
         "batch_size": lambda: defaults.batch_size(estimator.n_components, n_features),
         "n_epochs": lambda: defaults.most_passes(source, estimator.n_components),
         "tol": CONVERGED if estimator.n_epochs == "auto" else 0.0,
+        "shards": estimator._auto_shards,
+        "round_steps": lambda: defaults.round_steps(estimator.n_components),
     }
     values: dict[str, Any] = {
         "n_components": estimator.n_components,
@@ -78,9 +80,10 @@ def options_of(estimator: MaskedDictionaryLearning, source: MatrixSource, **chan
 
 
 def resumed_options(estimator: MaskedDictionaryLearning, source: MatrixSource, **changes: Any) -> SolverOptions:
-    """Return the options to continue a fit; ``reduction="auto"`` is what the fit so far used."""
-    if isinstance(estimator.reduction, str) and estimator.reduction == "auto":
-        changes["reduction"] = getattr(estimator, "reduction_", 1)
+    """Return the options to continue a fit; "auto" is what the fit so far used."""
+    for name in ("reduction", "shards", "round_steps"):
+        if getattr(estimator, name) == "auto" and hasattr(estimator, f"{name}_"):
+            changes[name] = getattr(estimator, f"{name}_")
     options = options_of(estimator, source, **changes)
     masks_of(source, options.reduction, seed=0)  # refuse one above the number of features before anything changes
     return options

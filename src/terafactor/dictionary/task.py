@@ -27,6 +27,7 @@ from terafactor.runs.parameters import from_plain, to_plain
 from terafactor.solver.callbacks import Callback, Snapshot
 from terafactor.solver.loop import Elapsed, RunningFit
 from terafactor.solver.options import SolverOptions
+from terafactor.solver.rounds import Executor
 from terafactor.solver.state import State
 from terafactor.solver.state_dict import StateDict
 from terafactor.solver.warm_up import warm_up
@@ -125,6 +126,7 @@ class DictionaryTask(Task):
         model, self.setup = self.estimator, setup
         model.alpha_, model.batch_size_ = float(setup.problem.alpha), setup.options.batch_size
         model.statistics_, model.reduction_ = setup.options.statistics, setup.options.reduction
+        model.shards_, model.round_steps_ = setup.options.shards, setup.options.round_steps
         model._seed, model._constraint = setup.options.seed, setup.problem.constraint
         model._n_rows, model.geometry_ = data.shape[0], data.geometry
 
@@ -132,11 +134,15 @@ class DictionaryTask(Task):
         setup, model = self.setup, self.estimator
         state = solver.fit(
             data, setup.problem, setup.options, setup.state, [*callbacks, self._record_end],
-            sample=setup.sample, first_batch=setup.first_batch, elapsed=setup.elapsed,
+            sample=setup.sample, first_batch=setup.first_batch, elapsed=setup.elapsed, executor=self.executor(),
         )  # fmt: skip
         self._set_state(state)
         if setup.sample is not None:
             model.n_iter_ = max(1, math.ceil(state.n_samples / data.shape[0]))
+
+    def executor(self) -> Executor | None:
+        """Return where shards run; None for threads of this process."""
+        return None
 
     def _record_end(self, snapshot: Snapshot) -> None:
         self.stopped_by = snapshot.stopped_by
@@ -172,6 +178,8 @@ class DictionaryTask(Task):
             "alpha": model.alpha_,
             "batch_size": model.batch_size_,
             "reduction": to_plain(model.reduction_),
+            "shards": model.shards_,
+            "round_steps": model.round_steps_,
             "constraint": to_plain(model._constraint),
             "feature_names": None if names is None else [str(name) for name in names],
             "geometry": None if model.geometry_ is None else list(model.geometry_),
@@ -199,12 +207,14 @@ class DictionaryTask(Task):
         self._set_state(state)
 
     def _set_choices(self, state_dict: StateDict) -> None:
-        """Set alpha, batch size and reduction from a file; old files lack some, which are then parameters."""
+        """Set what "auto" stood for from a file; old files lack some choices, which are then parameters."""
         model, numbers = self.estimator, state_dict.numbers
         model.alpha_ = state_dict.number("alpha", float) if "alpha" in numbers else float(model.alpha)
         model.batch_size_ = state_dict.number("batch_size") if "batch_size" in numbers else int(model.batch_size)
         reduction = resolve_masks(model.reduction).reduction
         model.reduction_ = state_dict.number("reduction", float) if "reduction" in numbers else reduction
+        model.shards_ = state_dict.number("shards") if "shards" in numbers else 1
+        model.round_steps_ = state_dict.number("round_steps") if "round_steps" in numbers else 1
 
 
 def sample_of(source: MatrixSource, options: SolverOptions) -> MatrixSource:

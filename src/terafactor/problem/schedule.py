@@ -98,3 +98,23 @@ class GrowingWindow:
         """Return the gain, at least 1: see :meth:`Schedule.gain`."""
         window = min(self.unit * (n_visits / self.unit) ** self.exponent, self.longest)
         return max(1.0, n_visits / window)
+
+
+@dataclass(frozen=True)
+class ShardSchedule:
+    """Decay for one of several shards that learn at the same time: each of its rows counts for one of each shard.
+
+    Examples
+    --------
+    >>> ShardSchedule(PowerDecay(exponent=1), shards=4).gain(n_steps=100, n_visits=4000)
+    4.0
+    """
+
+    base: Schedule
+    """Decay of the fit."""
+
+    shards: int
+
+    def gain(self, n_steps: int, n_visits: float) -> float:
+        """Return the gain, at least 1: see :meth:`Schedule.gain`."""
+        return self.shards * self.base.gain(n_steps, n_visits)

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from terafactor.solver.loop import Advance, Elapsed, run_loop
 from terafactor.solver.maintain import maintain
 from terafactor.solver.objective import surrogate
 from terafactor.solver.options import SolverOptions
+from terafactor.solver.rounds import Executor, LocalExecutor, RoundLearner
 from terafactor.solver.state import State
 from terafactor.solver.state_dict import StateDict
 from terafactor.solver.warm_up import warm_up
@@ -43,6 +45,7 @@ def fit(
     elapsed: Elapsed | None = None,
     last_codes: Array | None = None,
     extra_state: StateDict | None = None,
+    executor: Executor | None = None,
 ) -> State:
     """Learn a dictionary from a source.
 
@@ -68,6 +71,8 @@ def fit(
         Filled with the code of each row as its last step computed it.
     extra_state : StateDict, optional
         What state dicts of this fit hold in addition to the state.
+    executor : Executor, optional
+        Where shards run, if ``options.shards`` is more than 1; by default on threads.
 
     Returns
     -------
@@ -96,7 +101,7 @@ def fit(
         elapsed = replace(elapsed, bytes_read=elapsed.bytes_read + n_bytes)
     last_batch = max(1, math.ceil(options.n_epochs * stream.batches_per_epoch - 1e-9))  # 0.07 * 100 > 7
     run_loop(
-        DictionaryFit(stream, problem, options, state, sample, last_codes, extra_state),
+        DictionaryFit(stream, problem, options, state, sample, last_codes, extra_state, executor),
         range(first_batch, last_batch),
         stream.batches_per_epoch,
         callbacks,
@@ -133,6 +138,7 @@ class DictionaryFit:
         sample: MatrixSource | None = None,
         last_codes: Array | None = None,
         extra_state: StateDict | None = None,
+        executor: Executor | None = None,
     ) -> None:
         self.last_codes = last_codes
         self.extra_state = extra_state or StateDict()
@@ -141,7 +147,10 @@ class DictionaryFit:
         self.options = options
         self.state = state
         self._backend = make_backend(options.n_threads)
-        self._learner = choose_learner(stream.source, problem, options, state, self._backend)
+        self._learner: Any = choose_learner(stream.source, problem, options, state, self._backend)
+        if options.shards > 1:
+            executor = executor or LocalExecutor(min(options.n_threads, options.shards))
+            self._learner = RoundLearner(self._learner, executor, problem, options)
         self._monitor = None
         if options.tol > 0 and sample is not None:
             self._monitor = ConvergenceMonitor(sample, problem, options, stream.masks.cycle_length)

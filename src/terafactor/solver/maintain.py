@@ -20,10 +20,13 @@ CYCLES_OF_SIZES = 10
 
 @dataclass(frozen=True)
 class WorstRows:
-    """The rows of a batch, sorted by decreasing reconstruction error."""
+    """Rows with a large reconstruction error, the largest first: one for each unused atom, if there are as many."""
 
     values: Array
-    """Values (b, s), zero where missing."""
+    """Values (m, s), zero where missing."""
+
+    errors: Array
+    """Squared reconstruction errors (m,)."""
 
     columns: Indices | None
     """Features observed (s,); None for all."""
@@ -60,10 +63,11 @@ def find_worst_rows(state: State, batch: Batch, codes: Array, options: SolverOpt
     residual = batch.values - codes @ atoms
     if batch.observed is not None:
         residual *= batch.observed
-    worst_first = np.argsort(-np.einsum("ij,ij->i", residual, residual), kind="stable")
+    errors = np.einsum("ij,ij->i", residual, residual)
+    worst = np.argsort(-errors, kind="stable")[: np.count_nonzero(state.idle_rows >= options.reseed_after)]
     if batch.whole is not None:
-        return WorstRows(batch.whole[worst_first], None)
-    return WorstRows(batch.values[worst_first], batch.columns)
+        return WorstRows(batch.whole[worst], errors[worst], None)
+    return WorstRows(batch.values[worst], errors[worst], batch.columns)
 
 
 def has_unused_atoms(state: State, options: SolverOptions) -> bool:

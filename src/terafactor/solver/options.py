@@ -61,6 +61,12 @@ class SolverOptions:
     shuffle: bool = True
     """Whether rows are visited in random order."""
 
+    shards: int = 1
+    """Shards that learn on their own in each round; 1 for ordinary steps."""
+
+    round_steps: int = 1
+    """Steps of each shard in a round."""
+
     reseed_after: int = 1000
     """Re-initialize an atom after this many rows without a nonzero code."""
 
@@ -78,6 +84,8 @@ class SolverOptions:
         _at_least("n_components", self.n_components, 1, Integral, "it is the number of atoms to learn")
         _at_least("batch_size", self.batch_size, 1, Integral, "it is the number of rows per step")
         RandomMasks(self.reduction, self.statistics, self.projection)  # validates them
+        _at_least("shards", self.shards, 1, Integral, "it is the number of shards that learn at the same time")
+        _at_least("round_steps", self.round_steps, 1, Integral, "it is the number of steps of a shard between merges")
         _at_least("tol", self.tol, 0, Real, "0 means no early stop")
         _at_least("reseed_after", self.reseed_after, 1, Integral, "it is a number of rows")
         if not (is_number(self.n_epochs, Real) and 0 < self.n_epochs < math.inf):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -19,7 +19,7 @@ def _checks(given: Sequence[Sequence[float]]) -> list[tuple[int, float]]:
 
 @dataclass
 class State:
-    """All arrays and counters of a fit. It is saved in checkpoints, sent to workers and averaged with other states.
+    """All arrays and counters of a fit. It is saved in checkpoints, sent to workers and merged with other states.
 
     Matrices over features have the logical shape (k, p). The learner sets their memory order: F if steps gather some
     of the features, C if they work on whole atoms.
@@ -111,6 +111,11 @@ class State:
         }
         return replace(self, **arrays, checks=list(self.checks))
 
+    def become(self, other: Self) -> None:
+        """Take over the fields of another state, which must not be used any more."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(other, each.name))
+
     def prefix(self, n_features: int, problem: Problem) -> Self:
         """Return a copy restricted to the first ``n_features`` features."""
         state = self.copy()
@@ -131,31 +136,35 @@ class State:
         return restore(cls, state_dict)
 
 
-def average(states: Sequence[State], before: State, problem: Problem) -> State:
-    """Merge states that were advanced from the same state, ``before``, each on its own rows.
+def merge(left: State, right: State, before: State, problem: Problem) -> State:
+    """Merge two states that were advanced from the same state, ``before``, on different rows; change neither.
 
-    Statistics are weighted by the rows that each state has seen since ``before``, per feature where these differ. So
-    are the atoms: they stay inside the ball, which is convex. Counts are summed.
+    Atoms and statistics are averaged by the rows that each state has seen since ``before``, per feature where these
+    differ; atoms stay inside the ball, which is convex. Counters are added up. The result can be merged again, so a
+    tree of merges combines any number of states.
     """
-    rows = np.array([state.n_samples - before.n_samples for state in states], np.float64)
-    counts = np.stack([state.feature_counts - before.feature_counts for state in states])
-    by_rows = rows / rows.sum() if rows.any() else np.full(len(states), 1 / len(states))
-    by_feature = np.where(counts.any(axis=0), counts / np.maximum(counts.sum(axis=0), 1), 1 / len(states))
-    merged = before.copy()
-    merged.dictionary[:] = _weighted(by_rows, [state.dictionary for state in states])
-    merged.data_code[:] = _weighted(by_feature, [state.data_code for state in states])
-    merged.code_gram[:] = _weighted(by_rows, [state.code_gram for state in states])
-    merged.multipliers[:] = _weighted(by_rows, [state.multipliers for state in states])
-    merged.mean_penalty = float(by_rows @ [state.mean_penalty for state in states])
-    merged.idle_rows[:] = np.min([state.idle_rows for state in states], axis=0)
-    merged.feature_counts += counts.sum(axis=0)
-    merged.sizes = problem.constraint.psi(merged.dictionary)
-    merged.n_steps = max(state.n_steps for state in states)
-    for name in ("n_samples", "n_batches", "n_reseeded"):
-        start = getattr(before, name)
-        setattr(merged, name, start + sum(getattr(state, name) - start for state in states))
-    return merged
+    rows = np.array([left.n_samples - before.n_samples, right.n_samples - before.n_samples])
+    share = rows[1] / max(rows.sum(), 1)
+    counts = np.stack([left.feature_counts - before.feature_counts, right.feature_counts - before.feature_counts])
+    by_feature = (counts[1] / np.maximum(counts.sum(axis=0), 1)).astype(left.data_code.dtype)
+    unused = (left.idle_rows == before.idle_rows + rows[0]) & (right.idle_rows == before.idle_rows + rows[1])
+    dictionary = _between(left.dictionary, right.dictionary, left.dictionary.dtype.type(share))
+    return replace(
+        left,
+        dictionary=dictionary,
+        data_code=_between(left.data_code, right.data_code, by_feature),
+        code_gram=_between(left.code_gram, right.code_gram, share),
+        multipliers=_between(left.multipliers, right.multipliers, share),
+        mean_penalty=float(_between(left.mean_penalty, right.mean_penalty, share)),
+        sizes=problem.constraint.psi(dictionary),
+        feature_counts=left.feature_counts + counts[1],
+        idle_rows=np.where(unused, before.idle_rows + rows.sum(), np.minimum(left.idle_rows, right.idle_rows)),
+        n_steps=left.n_steps + right.n_steps - before.n_steps,
+        n_batches=left.n_batches + right.n_batches - before.n_batches,
+        n_samples=left.n_samples + right.n_samples - before.n_samples,
+    )
 
 
-def _weighted(weights: Array, matrices: Sequence[Array]) -> Array:
-    return sum(weight * matrix for weight, matrix in zip(weights, matrices, strict=True))
+def _between(left: Any, right: Any, share: Any) -> Any:
+    """Return ``(1 - share) * left + share * right``."""
+    return left + share * (right - left)

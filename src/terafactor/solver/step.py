@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
@@ -13,9 +13,14 @@ from terafactor.solver.backends import Backend
 from terafactor.solver.coding import encode_rows
 from terafactor.solver.state import State
 
-UpdateAtoms = Callable[[State, Array, Array, "Indices | None", Problem, Backend], None]
-"""Updates the atoms of a state. Arguments: the state, D and B on the mask (both (k, s)), the features of the mask,
-the problem and the backend."""
+
+class UpdateAtoms(Protocol):
+    """Updates the atoms of a state, given its statistics."""
+
+    def __call__(
+        self, state: State, atoms: Array, data_code: Array, columns: Indices | None, problem: Problem, backend: Backend
+    ) -> None:
+        """atoms, data_code (k, s): D and B on the mask; columns (s,): its features, None for all."""
 
 
 def step(
@@ -40,7 +45,7 @@ def step(
     >>> from terafactor.solver.fit import make_stream
     >>> source = ArraySource(np.random.default_rng(0).standard_normal((200, 10)))
     >>> problem, options = Problem(0.1), SolverOptions(n_components=3)
-    >>> state = State.start(starting_atoms(source, problem, options), problem, masked=options.masked)
+    >>> state = State.start(starting_atoms(source, problem, options), problem, masked=False)
     >>> with make_backend(1) as backend:
     ...     step(state, make_stream(source, options).batch(0), problem, PowerDecay(), backend).shape
     (40, 3)

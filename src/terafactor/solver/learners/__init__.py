@@ -35,6 +35,9 @@ class Learner(Protocol):
     def advance(self, state: State, data: Any) -> Evidence:
         """Do one step per batch of ``data``, an item from :meth:`read`; change ``state`` only."""
 
+    def sweep(self, state: State) -> None:
+        """Update all atoms once, on all features, without new rows."""
+
 
 LEARNERS: list[type[Learner]] = [StructuredLearner, SparseLearner, ExactLearner, BatchLearner]
 """The first that applies is used. Insert your own in front."""

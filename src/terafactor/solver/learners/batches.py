@@ -13,7 +13,7 @@ from terafactor.solver.backends import Backend
 from terafactor.solver.maintain import Evidence, find_worst_rows
 from terafactor.solver.options import SolverOptions
 from terafactor.solver.state import State
-from terafactor.solver.step import step
+from terafactor.solver.step import UpdateAtoms, step, update_on_mask
 
 
 class BatchLearner:
@@ -27,6 +27,8 @@ class BatchLearner:
     """
 
     order: ClassVar[Literal["C", "F"] | None] = None
+    update: ClassVar[UpdateAtoms] = staticmethod(update_on_mask)
+    """How the atoms move after the statistics."""
 
     def __init__(self, problem: Problem, options: SolverOptions, backend: Backend) -> None:
         self.problem = problem
@@ -47,4 +49,8 @@ class BatchLearner:
 
     def step(self, state: State, batch: Batch) -> Array:
         """Do one step; return the codes (b, k)."""
-        return step(state, batch, self.problem, self.options.schedule, self.backend)
+        return step(state, batch, self.problem, self.options.schedule, self.backend, self.update)
+
+    def sweep(self, state: State) -> None:
+        atoms, data_code = (self.backend.gather(matrix, None) for matrix in (state.dictionary, state.data_code))
+        self.update(state, atoms, data_code, None, self.problem, self.backend)

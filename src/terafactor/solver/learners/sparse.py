@@ -130,15 +130,8 @@ class SparseLearner(BatchLearner):
         state.feature_counts += part.stop  # rows of all batches up to the last that was done
         subspace.write(state)
         if not moved:
-            self._sweep(state)
+            self.sweep(state)
         return n_done
-
-    def _sweep(self, state: State) -> None:
-        """Sweep over the atoms on the features."""
-        backend, ball = self.backend, self.problem.constraint.as_scalars()
-        atoms, data_code = backend.gather(state.dictionary, None), backend.gather(state.data_code, None)
-        backend.sweep(atoms, data_code, state.code_gram, ball, state.sizes, state.multipliers, whole=True)
-        backend.scatter(atoms, None, state.dictionary)
 
 
 def group_length(n_features: int, n_components: int, batch_size: int, stored_share: float) -> int:
