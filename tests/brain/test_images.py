@@ -1,6 +1,7 @@
 """Images as a matrix: each is read once, and errors name the image."""
 
 import logging
+import os
 import shutil
 
 import nibabel
@@ -11,6 +12,7 @@ from nilearn.maskers import NiftiMasker
 from terafactor import MaskedDictionaryLearning, open_source, pack
 from terafactor.brain.find import find_images
 from terafactor.brain.preparation import masked_images
+from terafactor.data import open_description
 from terafactor.data.fingerprint import fingerprint
 from terafactor.data.views.rows import whole_records
 from terafactor.errors import DataError, DataTypeError, ParameterError
@@ -42,6 +44,42 @@ class TestImagesSource(SourceContract):
         expected = np.concatenate([masker.transform(path) for path in paths])
         options = {"smoothing_fwhm": None}
         return masked_images(paths, None, whole_mask(), options, n_threads=2), expected.astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"high_pass": 0.01, "smoothing_fwhm": 5.0},
+        {"target_affine": 12 * np.eye(3)},
+        {"runs": np.repeat([0, 1], 25)},
+    ],
+)
+def test_a_description_cleans_as_the_images_it_was_made_from(study, options):
+    confounds = None if "runs" in options else "auto"
+    source = masked_images(study.images, confounds, study.mask, options, global_signal="regress")
+    description = source.describe()
+    assert description is not None
+    opened = open_description(description)
+    rows = np.arange(source.shape[0])
+    np.testing.assert_array_equal(opened.read(rows), source.read(rows))
+    if "target_affine" not in options:  # its masker is restored with the affine of the resampled mask
+        assert fingerprint(opened) == fingerprint(source)
+
+
+def test_descriptions_refuse_changed_images(copies, study):
+    description = masked_images(copies, None, study.mask, {}).describe()
+    os.utime(copies[1], (1, 1))
+    with pytest.raises(DataError, match=rf"{copies[1].name} on host .* differs from the one opened"):
+        open_description(description)
+
+
+def test_images_in_memory_and_maskers_of_users_have_no_description(study):
+    class OtherMasker(NiftiMasker):
+        pass
+
+    assert masked_images([volumes()], None, whole_mask(), {}).describe() is None
+    assert masked_images(study.images, None, NiftiMasker(study.mask).fit(), {}).describe() is not None
+    assert masked_images(study.images, None, OtherMasker(study.mask).fit(), {}).describe() is None
 
 
 def test_packing_reads_each_image_once(study, tmp_path):

@@ -15,6 +15,7 @@ from terafactor.brain import BrainDictionaryLearning
 from terafactor.brain.cifti import CiftiMasker
 from terafactor.brain.find import find_images
 from terafactor.brain.preparation import masked_images
+from terafactor.data import open_description
 from terafactor.errors import DataError, ParameterError
 
 OPTIONS = {"n_components": 3, "reduction": 2, "batch_size": 10, "n_epochs": 4, "random_state": 0}
@@ -72,6 +73,12 @@ def test_cifti_from_files_to_files(make, name, written, tmp_path):
     atlas.save(tmp_path / "model")
     loaded = load_model(tmp_path / "model")
     np.testing.assert_array_equal(loaded.transform(paths)[0], atlas.transform(paths)[0])
+    assert_described(masked_images(paths, None, None, {}))
+
+
+def assert_described(source):
+    rows = np.arange(source.shape[0])
+    np.testing.assert_array_equal(open_description(source.describe()).read(rows), source.read(rows))
 
 
 def test_a_cifti_mask_selects_grayordinates():
@@ -138,6 +145,7 @@ class TestSurfaces:
         direct = masked_images([image], None, None, {})
         rows = np.arange(20)
         np.testing.assert_allclose(source.read(rows), direct.read(rows), atol=1e-6)
+        assert_described(source)
         (tmp_path / names[1]).unlink()
         with pytest.raises(DataError, match="vertices instead of"):
             masked_images([image, tmp_path / names[0]], None, None, {})

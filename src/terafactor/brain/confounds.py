@@ -67,6 +67,15 @@ class Confounds:
             content.update(b"global signal")
         return content.hexdigest()
 
+    def describe(self) -> dict[str, Any]:
+        """Return the fields with an absolute path or an array of values, for another process."""
+        values = self.values
+        if isinstance(values, str | os.PathLike):
+            values = os.path.abspath(values)
+        elif values is not None:
+            values = np.asarray(values)
+        return {"values": values, "sample_mask": self.sample_mask, "global_signal": self.global_signal}
+
 
 def resolve_confounds(confounds: Any, images: Sequence[Any], *, global_signal: bool = False) -> list[Confounds]:
     """Return the confounds of each image; log a warning with the names of images that have none.

@@ -10,7 +10,8 @@ import os
 import threading
 import warnings
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,10 @@ import numpy as np
 
 from terafactor._typing import Array, Indices
 from terafactor.brain.confounds import Confounds
-from terafactor.brain.kinds import ImageKind, name_of, nibabel
-from terafactor.brain.maskers import masker_options
+from terafactor.brain.kinds import ImageKind, kind_named, name_of, nibabel
+from terafactor.brain.maskers import describe_masker, masker_options, open_masker
+from terafactor.data.describe import describe_as
+from terafactor.data.origin import FileStamp
 from terafactor.data.source import MUST_BE_FINITE, MatrixSource, check_finite, check_indices
 from terafactor.data.views.joined import distinct_labels
 from terafactor.errors import DataError
@@ -176,6 +179,26 @@ class ImagesSource(MatrixSource):
             self._identities[record] = digest.hexdigest()
         return self._identities[record]
 
+    def describe(self) -> dict[str, Any] | None:
+        """Describe images that were given as paths; the mask and the confounds are arrays in the description."""
+        if not all(isinstance(given, str | os.PathLike) for given in self.inputs):
+            return None
+        masker = describe_masker(self.kind, self.masker)
+        paths = [Path(given).absolute() for given in self.inputs]
+        files = [file for path in paths for file in self.kind.files(path)]
+        stamps = [asdict(stamp) for stamp in map(FileStamp.of, files) if stamp is not None]
+        confounds = [entry.describe() for entry in self.confounds]
+        return masker and describe_as(
+            self,
+            open_described,
+            kind=self.kind.name,
+            paths=[str(path) for path in paths],
+            stamps=stamps,
+            masker=masker,
+            confounds=confounds,
+            cache_size=self.cache_size,
+        )
+
     @cached_property
     def _plain_masker(self) -> Any:
         return self.kind.plain_masker(self.masker)
@@ -225,6 +248,25 @@ class ImagesSource(MatrixSource):
         if len(series) != needed:
             raise DataError(f"{name} has {len(series)} volumes instead of {needed} after cleaning")
         return series
+
+
+def open_described(
+    *,
+    kind: str,
+    paths: Sequence[str],
+    stamps: Sequence[Mapping[str, Any]],
+    masker: Mapping[str, Any],
+    confounds: Sequence[Mapping[str, Any]],
+    cache_size: int,
+) -> ImagesSource:
+    """Open images from a description; refuse files that differ from those described."""
+    for stamp in stamps:
+        FileStamp(**stamp).check()
+    found = kind_named(kind)
+    with WITHOUT_WARNINGS:
+        restored = open_masker(found, **masker)
+    images = open_images(found, paths, restored)
+    return ImagesSource(found, paths, images, restored, [Confounds(**entry) for entry in confounds], cache_size)
 
 
 class _IgnoredWarnings:

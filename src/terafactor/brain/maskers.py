@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from terafactor._typing import Array
 from terafactor.brain.kinds import ImageKind, check_readable, name_of, read_errors
 from terafactor.errors import DataError, ParameterError
 from terafactor.runs.parameters import plain_parameters
+from terafactor.solver.state_dict import StateDict
 
 CLEANING = {"standardize": "zscore_sample", "detrend": True}
 """Default cleaning of the series of each voxel, as in nilearn's ``DictLearning``."""
@@ -135,6 +137,20 @@ def saved_options(masker: Any) -> dict[str, Any]:
     if options.get("dtype") not in (None, "auto"):
         options["dtype"] = np.dtype(options["dtype"]).name
     return plain_parameters(options)
+
+
+def describe_masker(kind: ImageKind, masker: Any) -> dict[str, Any] | None:
+    """Return the arguments of :func:`open_masker` for a fitted masker; None for one of a class of the user."""
+    if not isinstance(kind.new_masker(None, {}), type(masker)):
+        return None
+    runs = getattr(masker, "runs", None)
+    options = saved_options(masker) | ({} if runs is None else {"runs": np.asarray(runs)})
+    return {"mask": kind.masker_arrays(masker), "options": options}
+
+
+def open_masker(kind: ImageKind, mask: Mapping[str, Array], options: Mapping[str, Any]) -> Any:
+    """Return the fitted masker that :func:`describe_masker` described."""
+    return kind.restore_masker(StateDict({}, mask), options)
 
 
 def check_saved_options(options: Mapping[str, Any], kind: ImageKind | None = None) -> dict[str, Any]:

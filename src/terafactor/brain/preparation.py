@@ -9,7 +9,7 @@ import tempfile
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from terafactor._threads import Executor
 from terafactor.brain.confounds import resolve_confounds
@@ -19,6 +19,7 @@ from terafactor.brain.kinds import kind_of, name_of
 from terafactor.brain.maskers import make_masker
 from terafactor.data import MatrixSource, pack
 from terafactor.data.fingerprint import fingerprint
+from terafactor.data.packed.reader import FORMAT as PACKED
 from terafactor.data.packed.reader import PackedSource
 from terafactor.errors import DataError, ParameterError
 from terafactor.solver.progress import RowsProgress
@@ -92,7 +93,7 @@ def packed_images(
     folder = tempfile.mkdtemp(prefix="terafactor-")
     try:
         _pack(source, Path(folder) / "store", block_rows, n_threads, show)
-        packed = PackedSource(Path(folder) / "store")
+        packed = _open_store(Path(folder) / "store")
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -104,15 +105,19 @@ def stored_images(source: ImagesSource, store: Any) -> MatrixSource:
     """Return the rows of a source from a packed store if it holds them, else the source; write nothing."""
     if not store or not os.path.lexists(store):
         return source
-    packed = PackedSource(Path(store))
+    packed = _open_store(Path(store))
     return packed if packed.fingerprint == fingerprint(source) else source
+
+
+def _open_store(path: Path) -> PackedSource:
+    return cast(PackedSource, PACKED.open(path))
 
 
 def _reuse_or_pack(source: ImagesSource, store: Path, block_rows: int, n_threads: int, show: bool) -> MatrixSource:
     if not os.path.lexists(store):
         _pack(source, store, block_rows, n_threads, show)
-        return PackedSource(store)
-    packed = PackedSource(store)
+        return _open_store(store)
+    packed = _open_store(store)
     if packed.fingerprint != fingerprint(source):
         raise DataError(
             f"{store} holds other images, or images with another mask, cleaning or confounds: remove it, or pass "

@@ -1,6 +1,7 @@
 """Data access: sources that read a matrix in parts, masks over features, and streams of batches."""
 
 from terafactor.data.batch import Batch, SparseBatches
+from terafactor.data.describe import describe_as, open_description
 from terafactor.data.open import open_source
 from terafactor.data.packed.writer import pack
 from terafactor.data.source import FeatureTiles, MatrixSource
@@ -18,6 +19,8 @@ __all__ = [
     "PatchSource",
     "SparseBatches",
     "SparseSource",
+    "describe_as",
+    "open_description",
     "open_source",
     "pack",
 ]

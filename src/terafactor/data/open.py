@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from inspect import signature
@@ -21,7 +21,7 @@ from terafactor.errors import DataError, DataTypeError, ParameterError
 
 MODULES = (
     "sources.array", "sources.npy", "sources.sparse", "packed.reader", "sources.anndata", "sources.hdf5",
-    "sources.zarr", "sources.dask", "sources.table", "sources.text", "sources.iterator",
+    "sources.zarr", "sources.dask", "sources.table", "sources.text", "sources.iterator", "sources.raw",
 )  # fmt: skip
 """Modules that declare a ``FORMAT``; the first that recognizes the data opens it."""
 
@@ -65,6 +65,11 @@ def open_source(data: Any, **options: Any) -> MatrixSource:
             _check_options(form.open_object, options, _type_name(data))
             return form.open_object(data, **options)
     raise DataTypeError(f"cannot read an object of type {_type_name(data)}; {_supported()}")
+
+
+def open_file(*, format: str, path: str, inside: str | None, options: Mapping[str, Any]) -> MatrixSource:  # noqa: A002
+    """Open a path with the format of this name."""
+    return _format_of_scheme(format).open(Path(path), inside, **options)
 
 
 def needs_opening(data: Any) -> bool:
@@ -142,7 +147,7 @@ def _open_path(path: Path, inside: str | None, scheme: str | None, options: dict
     for candidate in formats() if form is None else (form,):
         if form is not None or candidate.is_path(path):
             _check_options(candidate.open_path, options, str(path))
-            return candidate.open_path(path, inside, **options)
+            return candidate.open(path, inside, **options)
     hint = f"for the files of a folder pass a glob, such as {path}/*.npy; " if path.is_dir() else ""
     raise DataError(f"the format of {path} is unknown; {hint}{_supported()}")
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import PurePath
 from typing import Any, Self
 
 import numpy as np
 
 from terafactor._typing import Array, Indices
+from terafactor.data.describe import describe_as
+from terafactor.data.origin import Origin, open_origin
 from terafactor.errors import DataError, DataTypeError
 
 MUST_BE_FINITE = "every entry must be finite: drop such rows or columns, or fill them in"
@@ -111,6 +113,9 @@ class MatrixSource(ABC):
     feature_names: Sequence[str] | None = None
     """Names of the features, such as the columns of a table; None without names."""
 
+    origin: Origin | None = None
+    """Where :func:`terafactor.open_source` opened the source; None for data that have no path."""
+
     @property
     def is_sparse(self) -> bool:
         """Whether so few entries are stored that computing with these alone is faster than with whole rows."""
@@ -147,6 +152,13 @@ class MatrixSource(ABC):
         """Return text that identifies the content of a record where reading its values is expensive; None otherwise."""
         return None
 
+    def describe(self) -> dict[str, Any] | None:
+        """Return plain values from which another process opens the same source; None if only this one has the data.
+
+        :func:`terafactor.data.open_description` opens it. Sources that are opened from a path have one.
+        """
+        return None if self.origin is None else describe_as(self, open_origin, **asdict(self.origin))
+
     def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
         """Return how many bytes :meth:`read` reads from storage."""
         return len(rows) * (self.shape[1] if columns is None else len(columns)) * self.dtype.itemsize
@@ -175,7 +187,7 @@ class MatrixSource(ABC):
 
 
 class SourceView(MatrixSource):
-    """A source that forwards everything to ``base`` unless a subclass overrides it.
+    """A source that forwards everything to ``base`` unless a subclass overrides it, except its description.
 
     Parameters
     ----------

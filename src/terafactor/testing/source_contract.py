@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from terafactor._typing import Array, Indices
-from terafactor.data import MatrixSource
+from terafactor.data import MatrixSource, open_description
 from terafactor.data.source import SourceView
 
 
@@ -147,6 +148,17 @@ class SourceContract:
             np.testing.assert_array_equal(stored.toarray(), expected[rows])
             assert stored.has_canonical_format
 
+    def test_a_description_opens_the_same_matrix(self, made: tuple[MatrixSource, Array]) -> None:
+        source, expected = made
+        description = source.describe()
+        if description is None:  # data that only this process has
+            return
+        for given in (description, _through_json(description)):
+            opened = open_description(given)
+            assert _access(opened) == _access(source)
+            assert opened.describe() is not None
+            np.testing.assert_array_equal(opened.read(np.arange(source.shape[0])), expected)
+
     def test_reads_from_several_threads(self, made: tuple[MatrixSource, Array]) -> None:
         source, expected = made
         columns = np.arange(0, source.shape[1], 2)
@@ -157,3 +169,33 @@ class SourceContract:
         with ThreadPoolExecutor(4) as pool:
             values = list(pool.map(read, range(source.shape[0])))
         np.testing.assert_array_equal(np.concatenate(values), expected[:, columns])
+
+
+def _through_json(description: dict[str, Any]) -> Any:
+    """Return a description after a round trip through JSON, except for its arrays."""
+    arrays: list[Array] = []
+
+    def set_aside(value: Any) -> dict[str, int]:
+        assert isinstance(value, np.ndarray), f"{value!r} is neither plain nor an array"
+        arrays.append(value)
+        return {"array": len(arrays) - 1}
+
+    text = json.dumps(description, default=set_aside)
+    return json.loads(text, object_hook=lambda found: arrays[found["array"]] if found.keys() == {"array"} else found)
+
+
+def _access(source: MatrixSource) -> dict[str, Any]:
+    """Return all that decides how a source is read."""
+    numbers = range(len(source.records))
+    tiles = [source.tiles(number) for number in numbers]
+    names = source.feature_names
+    return {
+        "shape": source.shape,
+        "dtype": source.dtype,
+        "flags": (source.in_memory, source.whole_records, source.checked, source.holds_nan, source.stored_share),
+        "geometry": source.geometry,
+        "names": None if names is None else list(names),
+        "records": [(source.record_label(number), source.records[number]) for number in numbers],
+        "blocks": [source.row_blocks(number) for number in numbers],
+        "tiles": [(each.width, each.fewest, None if each.order is None else each.order.tolist()) for each in tiles],
+    }

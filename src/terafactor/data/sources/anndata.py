@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -57,6 +58,7 @@ class SparseHDF5Source(MatrixSource):
     def absent_as_missing(self) -> Self:
         changed = copy.copy(self)
         changed.absent, changed.stored_share = np.nan, 1.0
+        changed.origin = self.origin and replace(self.origin, absent_as_missing=True)
         return changed
 
     def row_blocks(self, record: int) -> Sequence[range] | None:
@@ -115,7 +117,7 @@ def open_anndata(data: Any) -> MatrixSource:
             "load the part with to_memory(), or write it to its own file with copy('part.h5ad')"
         )
     if data.isbacked:
-        return open_h5ad(Path(data.filename))
+        return FORMAT.open(Path(data.filename))
     if data.X is None:
         raise DataError("the AnnData object has no X: pass one of its other matrices, as in data.layers['name']")
     dense = isinstance(data.X, np.ndarray)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from terafactor.data.origin import Origin
 from terafactor.data.source import MatrixSource
 from terafactor.errors import DataError, MissingDependencyError
 
@@ -43,6 +44,13 @@ class Format:
 
     open_object: Callable[..., MatrixSource] = _cannot_open
     """Open ``(data, **options)``."""
+
+    def open(self, path: Path, inside: str | None = None, **options: Any) -> MatrixSource:
+        """Open a path and record it as the origin of the source, for other processes."""
+        origin = Origin.of(self.name, path, inside, options)  # first: a later change of the file is then noticed
+        source = self.open_path(path, inside, **options)
+        source.origin = origin
+        return source
 
 
 def ends_with(*suffixes: str) -> Callable[[Path], bool]:

@@ -65,7 +65,7 @@ def open_node(node: Any) -> MatrixSource:
     if is_a(node, "h5py", "Group"):
         found = [name.removeprefix("/") for name in find_matrices(require_h5py(path), node)]
         raise DataError(f"{path} is a group that holds {_list(found)}: name one, as in group['name']")
-    return HDF5Source(path, node.name)
+    return FORMAT.open(path, node.name)
 
 
 def require_h5py(path: object, extra: str = "hdf5") -> Any:

@@ -13,6 +13,7 @@ from terafactor._durable import storage_errors
 from terafactor.data.source import MatrixSource
 from terafactor.data.sources.array import open_array
 from terafactor.data.sources.formats import Format, ends_with, refuse_inside
+from terafactor.data.sources.raw import FORMAT as RAW
 from terafactor.data.sources.raw import Layout, RawSource
 from terafactor.errors import DataError
 
@@ -35,7 +36,7 @@ def open_memmap(array: np.memmap) -> MatrixSource:
     if vars(array).get("_mmap") is None or array.mode == "c" or not array.filename or not array.flags.c_contiguous:
         return open_array(np.asarray(array))
     path = Path(array.filename)
-    return RawSource(Layout(path, str(path), _file_offset(array), array.shape, array.dtype))
+    return RAW.open(path, shape=array.shape, dtype=array.dtype.str, offset=_file_offset(array))
 
 
 def read_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype]:

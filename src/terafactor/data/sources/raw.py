@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from terafactor._durable import storage_errors
 from terafactor._typing import Array, Indices
 from terafactor.data.preadv import read_at
 from terafactor.data.source import MatrixSource, check_indices
-from terafactor.data.sources.formats import check_matrix, reading_dtype
-from terafactor.errors import DataError
+from terafactor.data.sources.formats import Format, check_matrix, reading_dtype, refuse_inside
+from terafactor.errors import DataError, ParameterError
 
 BUFFER_BYTES = 2**23
 """Size of the buffer of whole rows from which columns are picked."""
@@ -139,3 +139,35 @@ class RawSource(MatrixSource):
             return
         with open(self.layout.file, "rb", buffering=0) as file:
             yield file.fileno()
+
+
+def open_raw(
+    path: Path,
+    inside: str | None = None,
+    *,
+    shape: Sequence[int] | None = None,
+    dtype: Any = None,
+    offset: int = 0,
+) -> MatrixSource:
+    """Return the rows of a file of plain numbers, row after row, from byte ``offset`` on."""
+    refuse_inside(path, inside)
+    if shape is None or dtype is None:
+        raise ParameterError(
+            f"{path} does not say what it holds: pass its shape and dtype, as in "
+            f"open_source('raw://{path}', shape=(100, 20), dtype='float32')"
+        )
+    if offset < 0:
+        raise ParameterError(f"offset must be the bytes before the first number, at least 0, got {offset}")
+    try:
+        stored = np.dtype(dtype)
+    except TypeError as error:
+        raise ParameterError(f"dtype must name a type of numbers, such as 'float32', got {dtype!r}") from error
+    with storage_errors(path, "read"):
+        return RawSource(Layout(path, str(path), offset, tuple(shape), stored))
+
+
+FORMAT = Format(
+    name="raw",
+    description="files of plain numbers (raw://path, with shape= and dtype=)",
+    open_path=open_raw,
+)

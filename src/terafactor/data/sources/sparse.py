@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -70,7 +71,9 @@ class SparseSource(MatrixSource):
         return self.name
 
     def absent_as_missing(self) -> Self:
-        return type(self)(self.matrix, self.name, absent=np.nan, allow_nan=True)
+        changed = type(self)(self.matrix, self.name, absent=np.nan, allow_nan=True)
+        changed.origin = self.origin and replace(self.origin, absent_as_missing=True)
+        return changed
 
     def read(self, rows: Indices, columns: Indices | None = None) -> Array:
         check_indices(rows, self.shape[0], "rows")

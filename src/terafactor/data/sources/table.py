@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ class TableSource(ChunkedSource):
             check_size(column, f"a column of {self.name}", max_bytes())
 
     def reorder_features(self, names: Sequence[str]) -> MatrixSource:
-        return type(self)(self._path, names)
+        return FORMAT.open(self._path, columns=names)
 
     def read_rectangle(self, rows: slice, columns: slice) -> Array:
         part = self._table.slice(rows.start, rows.stop - rows.start).select(self.columns[columns])
@@ -126,6 +127,7 @@ class FrameSource(ArraySource):
         reordered = copy(self)
         reordered.array = self.array[:, [(self.feature_names or []).index(name) for name in names]]
         reordered.feature_names = list(names)
+        reordered.origin = self.origin and replace(self.origin, options={"columns": list(names)})
         return reordered
 
 

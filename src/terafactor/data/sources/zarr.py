@@ -11,13 +11,11 @@ import numpy as np
 
 from terafactor._memory import check_size, max_bytes
 from terafactor._typing import Array
+from terafactor.data.origin import METADATA_FILES
 from terafactor.data.source import MatrixSource
 from terafactor.data.sources.chunked import ChunkedSource
 from terafactor.data.sources.formats import Format, check_matrix, is_a, reading_dtype
 from terafactor.errors import DataError
-
-METADATA_FILES = ("zarr.json", ".zarray", ".zgroup")
-"""Files that mark a folder as an array or a group."""
 
 CODECS = frozenset({
     "bytes", "transpose", "sharding_indexed", "blosc", "zstd", "gzip", "zlib", "bz2", "lzma", "lz4", "zfpy", "pcodec",
@@ -78,6 +76,8 @@ def open_node(node: Any) -> MatrixSource:
     """Return an open array; a group is refused with the names of its arrays."""
     if is_a(node, "zarr", "Group"):
         raise _group_error(node, node.store_path, "group['name']")
+    if is_a(node.store, "zarr", "LocalStore"):
+        return FORMAT.open(node.store.root, node.path or None)
     return ZarrSource(node, str(node.store_path))
 
 

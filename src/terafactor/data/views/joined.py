@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from terafactor._typing import Array, Indices
+from terafactor.data.describe import describe_as, open_description
 from terafactor.data.source import FeatureTiles, MatrixSource, check_indices
 from terafactor.errors import DataError
 
@@ -80,6 +81,10 @@ class JoinedSource(MatrixSource):
         number, inner = self._parts[record]
         return self.sources[number].record_identity(inner)
 
+    def describe(self) -> dict[str, Any] | None:
+        described = [source.describe() for source in self.sources]
+        return None if None in described else describe_as(self, open_joined, sources=described)
+
     def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
         owners = self._owners(rows)
         return sum(
@@ -139,6 +144,11 @@ class JoinedSource(MatrixSource):
 
     def _read_from(self, number: int, rows: Indices, columns: Indices | None) -> Array:
         return self.sources[number].read(rows - self._starts[number], columns)
+
+
+def open_joined(sources: Sequence[Mapping[str, Any]]) -> JoinedSource:
+    """Join the sources with these descriptions."""
+    return JoinedSource([open_description(source) for source in sources])
 
 
 def _shifted(rows: range, start: int) -> range:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from terafactor._random import Purpose, generator
 from terafactor._typing import Array, Indices
+from terafactor.data.describe import describe_as, open_description
 from terafactor.data.source import FeatureTiles, MatrixSource, SourceView, check_indices, read_finite
 from terafactor.data.sources.array import ArraySource
 
@@ -52,6 +53,10 @@ class SelectedRows(SourceView):
         rows = self._records[record]
         return whole and f"{whole} {rows_digest(self.rows[rows.start : rows.stop])}"
 
+    def describe(self) -> dict[str, Any] | None:
+        base = self.base.describe()
+        return None if base is None else describe_as(self, open_selected, base=base, rows=self.rows)
+
     def locate(self, row: int) -> tuple[int, int]:
         record, number = super().locate(int(self.rows[row]))
         return self._kept.index(record), number
@@ -76,6 +81,11 @@ class SelectedRows(SourceView):
     def read_stored(self, rows: Indices) -> Any:
         check_indices(np.asarray(rows), self.shape[0], "rows")
         return super().read_stored(self.rows[rows])
+
+
+def open_selected(base: Mapping[str, Any], rows: Indices) -> SelectedRows:
+    """Select rows of the source with this description."""
+    return SelectedRows(open_description(base), rows)
 
 
 def choose_rows(source: MatrixSource, n_rows: int, seed: int, purpose: Purpose = Purpose.HOLDOUT) -> Indices:
