@@ -8,6 +8,7 @@ Every error message names the parameter or file, the value received, the value n
     ├── DataTypeError (TypeError)          terafactor does not read objects of this type
     ├── StorageError (OSError)             a file could not be read or written
     ├── RunInterruptedError                a signal stopped a run, which can be resumed
+    ├── ClusterError (RuntimeError)        the cluster cannot compute; a run can be resumed
     └── MissingDependencyError (ImportError)   an optional package is not installed
 
 A fit that succeeds, but whose result is likely not what the user wants, issues a ``FitWarning`` (UserWarning).
@@ -24,6 +25,7 @@ from __future__ import annotations
 from pathlib import Path
 
 __all__ = [
+    "ClusterError",
     "DataError",
     "DataTypeError",
     "FitWarning",
@@ -73,6 +75,10 @@ class StorageError(TerafactorError, OSError):
 
     def __str__(self) -> str:
         return str(self.strerror)
+
+
+class ClusterError(TerafactorError, RuntimeError):
+    """The workers or the scheduler of a cluster are gone, or do not fit; a run can be resumed from its checkpoint."""
 
 
 class RunInterruptedError(TerafactorError):

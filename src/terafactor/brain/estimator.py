@@ -69,7 +69,7 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
         Initial maps. None computes them from some volumes: principal components, rotated to be sparse.
     positive_dict : bool, default=False
         Whether maps must be >= 0.
-    forgetting, tol, max_time, random_state, n_threads, callbacks, verbose
+    shards, round_steps, forgetting, tol, max_time, random_state, n_threads, callbacks, verbose
         As in :class:`~terafactor.MaskedDictionaryLearning`.
     store : path, False or None, default=None
         Folder of the packed store. An existing store is reused if images, mask, cleaning and confounds are the same.
@@ -131,6 +131,8 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
         global_signal: Literal["regress"] | None = None,
         dict_init: Any = None,
         positive_dict: bool = False,
+        shards: int | Literal["auto"] = "auto",
+        round_steps: int | Literal["auto"] = "auto",
         forgetting: float | Literal["auto"] = "auto",
         tol: float = 0.0,
         max_time: float | None = None,
@@ -151,6 +153,8 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
         self.global_signal = global_signal
         self.dict_init = dict_init
         self.positive_dict = positive_dict
+        self.shards = shards
+        self.round_steps = round_steps
         self.forgetting = forgetting
         self.tol = tol
         self.max_time = max_time

@@ -213,6 +213,8 @@ def new_learner(model: BrainDictionaryLearning) -> MaskedDictionaryLearning:
         reduction=model.reduction,
         batch_size=model.batch_size,
         n_epochs=1 if model.n_epochs is None else model.n_epochs,
+        shards=model.shards,
+        round_steps=model.round_steps,
         forgetting=model.forgetting,
         tol=model.tol,
         max_time=model.max_time,

@@ -100,14 +100,20 @@ class GrowingWindow:
         return max(1.0, n_visits / window)
 
 
+SHARD_EXPONENT = 0.75
+"""With 1, merged statistics average over as many rows as those of a fit without shards, but the atoms of each shard
+follow few rows of its own; with 0, merged statistics remember the poor first codes for too long. See docs/clusters.md
+for measurements."""
+
+
 @dataclass(frozen=True)
 class ShardSchedule:
-    """Decay for one of several shards that learn at the same time: each of its rows counts for one of each shard.
+    """Decay for one of several shards that learn at the same time: its rows count for those of the others, too.
 
     Examples
     --------
-    >>> ShardSchedule(PowerDecay(exponent=1), shards=4).gain(n_steps=100, n_visits=4000)
-    4.0
+    >>> round(ShardSchedule(PowerDecay(exponent=1), shards=4).gain(n_steps=100, n_visits=4000), 2)
+    2.83
     """
 
     base: Schedule
@@ -117,4 +123,4 @@ class ShardSchedule:
 
     def gain(self, n_steps: int, n_visits: float) -> float:
         """Return the gain, at least 1: see :meth:`Schedule.gain`."""
-        return self.shards * self.base.gain(n_steps, n_visits)
+        return self.shards**SHARD_EXPONENT * self.base.gain(n_steps, n_visits)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from terafactor._typing import Array
+from terafactor.errors import ClusterError
 from terafactor.solver.callbacks import Callback, Snapshot, asks_to_stop
 from terafactor.solver.state_dict import StateDict
 
@@ -117,15 +118,19 @@ def run_loop(
         return stop
 
     with contextlib.closing(fit.steps(numbers if stopped_by is None else numbers[:0])) as steps:
-        for advance in steps:
-            bytes_read += advance.n_bytes
-            batches_done += advance.n_batches
-            if fit.has_converged():
-                stopped_by = "tol"
-            if notify(advance.n_batches, batches_done % batches_per_epoch == 0, None):
-                stopped_by = stopped_by or "callback"
-            if max_time is not None and time.perf_counter() - started > max_time:
-                stopped_by = stopped_by or "max_time"
-            if stopped_by is not None:
-                break
+        try:
+            for advance in steps:
+                bytes_read += advance.n_bytes
+                batches_done += advance.n_batches
+                if fit.has_converged():
+                    stopped_by = "tol"
+                if notify(advance.n_batches, batches_done % batches_per_epoch == 0, None):
+                    stopped_by = stopped_by or "callback"
+                if max_time is not None and time.perf_counter() - started > max_time:
+                    stopped_by = stopped_by or "max_time"
+                if stopped_by is not None:
+                    break
+        except ClusterError:  # the state is that of the last advance, and worth a checkpoint
+            notify(0, False, "cluster")
+            raise
         notify(0, True, stopped_by or "n_epochs")

@@ -6,8 +6,8 @@ the copies, and one more sweep restores what averaging blurs. So the result depe
 batch size, but not on where shards run: one after the other, on threads, or on the workers of a cluster, of which any
 may fail and be replaced.
 
-A batch of a shard stands for one of each shard, so it has their weight in the statistics: the merged statistics then
-average over as many rows as those of a fit without shards.
+A batch of a shard stands for those of the other shards, too, and has a larger weight in the statistics than in a fit
+without shards: see :class:`~terafactor.problem.schedule.ShardSchedule`.
 """
 
 from __future__ import annotations

@@ -24,6 +24,9 @@ class DaskSource(ChunkedSource):
         Its chunk sizes must be known.
     """
 
+    array: Any
+    """The Dask array."""
+
     name = "the dask array"
 
     absent: float = 0.0
@@ -35,7 +38,7 @@ class DaskSource(ChunkedSource):
         self.shape = check_matrix(array.shape, self.name)
         self.dtype = reading_dtype(array.dtype, self.name)
         self.chunk = array.chunksize
-        self._array = array
+        self.array = array
 
     def absent_as_missing(self) -> Self:
         if not _is_sparse(self._compute(slice(1), slice(1))):
@@ -45,7 +48,9 @@ class DaskSource(ChunkedSource):
         return changed
 
     def read_rectangle(self, rows: slice, columns: slice) -> Array:
-        block = self._compute(rows, columns)
+        return self._dense(self._compute(rows, columns))
+
+    def _dense(self, block: Any) -> Array:
         if not _is_sparse(block):
             return np.asarray(block)
         from scipy.sparse import csr_array
@@ -54,7 +59,7 @@ class DaskSource(ChunkedSource):
         return dense_rows(canonical, np.arange(block.shape[0]), None, self.absent)
 
     def _compute(self, rows: slice, columns: slice) -> Any:
-        return self._array[rows, columns].compute(scheduler="synchronous")
+        return self.array[rows, columns].compute(scheduler="synchronous")
 
 
 def _is_sparse(block: Any) -> bool:

@@ -1,0 +1,151 @@
+"""Rounds on the workers of a Dask cluster.
+
+Every task is a pure function of its arguments, so a task that is lost with its worker can be repeated anywhere, with
+the same bits. The state of a round is sent to the workers once; the driver receives one merged state back. If something
+that Dask cannot repeat is lost, such as the state itself, the driver sends the whole round again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import CancelledError
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from terafactor._format import data_size
+from terafactor.dask.chunks import ChunkedRows, chunked
+from terafactor.dask.cluster import POLL, TIMEOUT, check_workers, wait_for_workers
+from terafactor.data import BatchStream, MatrixSource
+from terafactor.data.describe import open_description
+from terafactor.errors import ClusterError
+from terafactor.problem import Problem
+from terafactor.solver.fit import make_stream
+from terafactor.solver.options import SolverOptions
+from terafactor.solver.rounds import Advanced, Shard, merge_advanced, reduce_in_pairs
+from terafactor.solver.state import State
+
+logger = logging.getLogger("terafactor")
+
+MOST_ATTEMPTS = 20
+"""Times that a round is sent before the cause is taken to be the round itself, such as too little memory."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all shards of a fit have in common."""
+
+    key: str
+    """Unique, so that workers open the data of a fit once."""
+
+    data: Any
+    """Description of a source, or the source itself."""
+
+    problem: Problem
+    options: SolverOptions
+    mask_offset: int
+
+    def open(self) -> MatrixSource:
+        """Return the source."""
+        return self.data if isinstance(self.data, MatrixSource) else open_description(self.data)
+
+
+_local = threading.local()
+"""The shard that each thread of a worker used last: its data are open."""
+
+
+def advance_shard(job: Job, state: State, numbers: range, blocks: dict[int, Any] | None = None) -> Advanced:
+    """Do the steps of one shard in one round. blocks: the chunks of a Dask array that it needs."""
+    if getattr(_local, "key", None) != job.key or blocks is not None:
+        source = job.open()
+        if blocks is not None:
+            source = ChunkedRows.with_blocks(source, blocks)
+        _local.shard, _local.key = (
+            Shard(make_stream(source, job.options, job.mask_offset), job.problem, job.options),
+            job.key,
+        )
+    return _local.shard.advance(state, numbers)
+
+
+class DaskExecutor:
+    """Runs shards on the workers of a cluster.
+
+    Parameters
+    ----------
+    client : dask.distributed.Client
+    timeout : float
+        Seconds to wait for a scheduler that does not answer, or a cluster without workers, before giving up.
+    """
+
+    def __init__(self, client: Any, timeout: float = TIMEOUT) -> None:
+        self.client = client
+        self.timeout = timeout
+
+    def start(self, stream: BatchStream, problem: Problem, options: SolverOptions) -> None:
+        check_workers(self.client)
+        self._stream, self._problem, self._job = stream, problem, None
+        self._chunks = chunked(stream.source, self.client)
+        source = stream.source if self._chunks is None else self._chunks.template
+        data = source.describe() if self._chunks is None else source
+        if data is None:
+            n_bytes = source.shape[0] * source.shape[1] * source.dtype.itemsize * source.stored_share
+            logger.warning(
+                "X is in memory here, so its %s are copied to every worker: pass a path that workers can open, or a "
+                "Dask array",
+                data_size(int(n_bytes)),
+            )
+        self._spec = Job(
+            uuid.uuid4().hex,
+            source if data is None else data,
+            problem,
+            replace(options, n_threads=1),
+            stream.mask_offset,
+        )
+
+    def advance(self, state: State, parts: Sequence[range]) -> Advanced:
+        from distributed import KilledWorker
+        from distributed.comm.core import CommClosedError
+
+        for _ in range(MOST_ATTEMPTS):
+            try:
+                merged = self._advance(state, parts)
+                # Arrays from the network may be read-only, and not aligned as the kernels need them for the same bits.
+                return Advanced(merged.state.copy(), merged.evidence)
+            except (CancelledError, KilledWorker, CommClosedError, TimeoutError) as error:
+                self._job = None
+                logger.warning("a round was lost (%s: %s): sending it again", type(error).__name__, error)
+                last = error
+            wait_for_workers(self.client, self.timeout)
+        raise ClusterError(
+            f"a round failed {MOST_ATTEMPTS} times, the last time with {last!r}: do the workers have enough memory? "
+            "terafactor plan --workers shows what they need"
+        )
+
+    def _advance(self, state: State, parts: Sequence[range]) -> Advanced:
+        client, token = self.client, uuid.uuid4().hex
+        if self._job is None:
+            self._job = client.scatter(self._spec, broadcast=True, hash=False)
+        before = client.scatter(state, broadcast=True, hash=False)
+
+        def submit(name: str, function: Any, *arguments: Any) -> Any:
+            return client.submit(function, *arguments, key=f"{name}-{token}-{next(numbers)}", pure=False)
+
+        numbers = iter(range(2 * len(parts)))
+        shards = [submit("advance-shard", advance_shard, self._job, before, part, self._blocks(part)) for part in parts]
+        merged = reduce_in_pairs(partial(submit, "merge-shards", merge_advanced, self._problem, before), shards)
+        while True:
+            try:
+                return merged.result(timeout=POLL * 4)
+            except TimeoutError:
+                wait_for_workers(client, self.timeout)
+
+    def _blocks(self, part: range) -> dict[int, Any] | None:
+        if self._chunks is None:
+            return None
+        return self._chunks.futures([row for number in part for row in self._stream.rows(number).tolist()])
+
+    def close(self) -> None:
+        self._job = self._chunks = None
