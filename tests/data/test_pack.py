@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 import types
@@ -14,6 +15,8 @@ import pytest
 
 from terafactor import ArraySource, open_source, pack
 from terafactor.data.packed.reader import PackedSource
+from terafactor.data.packed.records import RecordWriter, write_records
+from terafactor.data.packed.writer import unfinished_store
 from terafactor.data.sources.raw import RawSource
 from terafactor.errors import DataError, ParameterError
 from terafactor.testing import CountingSource
@@ -270,3 +273,81 @@ def test_two_processes_do_not_write_one_store(tmp_path):
     with pytest.raises(DataError, match="written by another process"):
         pack(values(), tmp_path / "store")
     os.close(descriptor)
+
+
+OPTIONS = {"block_rows": 2, "dtype": "int16", "standardize": True}
+
+
+WORKER = """
+import json, sys
+from terafactor.data import open_description
+from terafactor.data.packed.records import write_records
+task = json.load(sys.stdin)
+write_records(open_description(task["source"]), task["store"], task["numbers"])
+"""
+
+
+def test_processes_write_the_records_of_a_store(tmp_path, content_of):
+    array = np.random.default_rng(0).standard_normal((64, 90)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", array)
+    pack(tmp_path / "rows.npy", tmp_path / "whole", **OPTIONS)
+    source = open_source(tmp_path / "rows.npy")
+    with unfinished_store(source, tmp_path / "store", **OPTIONS) as (store, numbers):
+        workers = []
+        for chosen in (numbers[:10], numbers[5:]):  # some records are written by both
+            task = {"source": source.describe(), "store": str(store), "numbers": list(chosen)}
+            workers.append(subprocess.Popen([sys.executable, "-c", WORKER], stdin=subprocess.PIPE, text=True))
+            workers[-1].stdin.write(json.dumps(task))
+            workers[-1].stdin.close()
+        assert [worker.wait() for worker in workers] == [0, 0]
+    assert content_of(tmp_path / "store") == content_of(tmp_path / "whole")
+
+
+def test_an_interrupted_store_keeps_its_records_for_any_writer(tmp_path, content_of):
+    source = open_source(np.random.default_rng(0).standard_normal((64, 90)))
+    with (
+        pytest.raises(IndexError),
+        unfinished_store(source, tmp_path / "store", **OPTIONS) as (store, numbers),
+    ):
+        write_records(source, store, [*numbers[5:], 10**6])  # fails at the last one
+    kept = {path: path.stat().st_mtime_ns for path in (store / "records").glob("*/zarr.json")}
+    assert len(kept) == len(numbers) - 5
+    pack(source, tmp_path / "store", **OPTIONS)
+    for path, time_written in kept.items():
+        assert (tmp_path / "store" / path.relative_to(store)).stat().st_mtime_ns == time_written
+    pack(source, tmp_path / "whole", **OPTIONS)
+    assert content_of(tmp_path / "store") == content_of(tmp_path / "whole")
+
+
+def test_two_writers_of_a_record_agree(tmp_path, content_of):
+    """A worker that was given up may still be writing when another one has finished its record."""
+    source = open_source(np.random.default_rng(0).standard_normal((64, 90)))
+    pack(source, tmp_path / "whole", **OPTIONS)
+    with unfinished_store(source, tmp_path / "store", **OPTIONS) as (store, numbers):
+        write_records(source, store, numbers[1:])
+        slow = RecordWriter(source, store)
+        write_shards = slow._write_shards
+
+        def overtaken(folder, number, rows):
+            statistics = write_shards(folder, number, rows)
+            write_records(source, store, [number])
+            return statistics
+
+        slow._write_shards = overtaken
+        slow.write(0)
+    assert content_of(tmp_path / "store") == content_of(tmp_path / "whole")
+
+
+def test_a_store_without_all_records_is_not_finished(tmp_path):
+    source = open_source(np.random.default_rng(0).standard_normal((64, 90)))
+    with (
+        pytest.raises(DataError, match=r"000002.*zarr\.json"),
+        unfinished_store(source, tmp_path / "store", block_rows=2) as (store, _),
+    ):
+        write_records(source, store, [0, 1])
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_store_that_a_worker_does_not_see_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"store\.partial is not visible on host .*share"):
+        write_records(open_source(np.eye(4)), tmp_path / "store.partial", [0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -29,15 +30,12 @@ def new_matrix(out: str | Path, shape: tuple[int, int], dtype: np.dtype) -> Gene
     The file gets its name once all rows are on disk; a failure leaves nothing behind.
     """
     out = Path(out)
-    writer = WRITERS.get(out.suffix)
-    if writer is None:
-        raise ParameterError(f"out must end in {' or '.join(WRITERS)}, got {str(out)!r}")
-    _check_absent(out)
+    _check_name(out)
     with unfinished(out) as temporary:
         with contextlib.ExitStack() as stack:
             with storage_errors(out):
                 temporary.parent.mkdir(parents=True, exist_ok=True)
-                write = stack.enter_context(writer(temporary, shape, dtype))
+                write = stack.enter_context(WRITERS[out.suffix](temporary, shape, dtype))
 
             def write_named(rows: Array) -> None:
                 with storage_errors(out):
@@ -46,6 +44,44 @@ def new_matrix(out: str | Path, shape: tuple[int, int], dtype: np.dtype) -> Gene
             yield write_named
         _check_absent(out)  # another process may have written it meanwhile
         replace_durably(temporary, out)
+
+
+@contextlib.contextmanager
+def shared_matrix(out: str | Path, shape: tuple[int, int], dtype: np.dtype) -> Generator[Path, None, None]:
+    """Create a ``.npy`` file or Zarr array whose rows several processes write, in any order, in a ``with`` block.
+
+    The block receives the path of a temporary ``.npy`` file, which :func:`write_rows` fills: processes that write rows
+    of one chunk of a Zarr array at the same time would lose some. A Zarr array is copied from it at the end. All rows
+    must be written; a failure leaves nothing behind.
+    """
+    out = Path(out).absolute()
+    _check_name(out)
+    with unfinished(out) as scratch:
+        with storage_errors(out):
+            scratch.parent.mkdir(parents=True, exist_ok=True)
+            with _npy(scratch, shape, dtype):
+                pass
+            os.truncate(scratch, scratch.stat().st_size + math.prod(shape) * dtype.itemsize)
+        yield scratch
+        if out.suffix == ".npy":
+            _check_absent(out)
+            replace_durably(scratch, out)
+            return
+        with new_matrix(out, shape, dtype) as write:
+            values, height = np.load(scratch, mmap_mode="r"), _chunk_rows(shape)
+            for start in range(0, shape[0], height):
+                write(values[start : start + height])
+        scratch.unlink()
+
+
+def write_rows(scratch: str | Path, start: int, rows: Array) -> None:
+    """Write ``rows`` (b, p) into the file of a :func:`shared_matrix`, from row ``start`` on."""
+    with storage_errors(scratch), open(scratch, "r+b", opener=no_follow) as file:
+        npy_format.read_magic(file)
+        _, _, dtype = npy_format.read_array_header_1_0(file)
+        # Written by position, not through a memory map: of a network file, maps of two machines share whole pages.
+        file.seek(file.tell() + start * rows.shape[1] * dtype.itemsize)
+        file.write(np.ascontiguousarray(rows, dtype).data)
 
 
 def open_matrix(path: str | Path) -> Any:
@@ -73,8 +109,7 @@ def _npy(path: Path, shape: tuple[int, int], dtype: np.dtype) -> Generator[Write
 def _zarr(path: Path, shape: tuple[int, int], dtype: np.dtype) -> Generator[Write, None, None]:
     import zarr
 
-    chunk = (min(shape[0], max(1, CHUNK_VALUES // shape[1])), shape[1])
-    array = zarr.create_array(path, shape=shape, dtype=dtype, chunks=chunk)
+    array = zarr.create_array(path, shape=shape, dtype=dtype, chunks=(_chunk_rows(shape), shape[1]))
     n_written = 0
 
     def write(rows: Array) -> None:
@@ -86,6 +121,16 @@ def _zarr(path: Path, shape: tuple[int, int], dtype: np.dtype) -> Generator[Writ
 
 
 WRITERS = {".npy": _npy, ".zarr": _zarr}
+
+
+def _chunk_rows(shape: tuple[int, int]) -> int:
+    return min(shape[0], max(1, CHUNK_VALUES // shape[1]))
+
+
+def _check_name(out: Path) -> None:
+    if out.suffix not in WRITERS:
+        raise ParameterError(f"out must end in {' or '.join(WRITERS)}, got {str(out)!r}")
+    _check_absent(out)
 
 
 def _check_absent(out: Path) -> None:

@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from terafactor._typing import Array, Indices
+from terafactor._typing import Array
 from terafactor.data import MatrixSource
-from terafactor.data.batch import observe
-from terafactor.data.output import new_matrix
-from terafactor.data.prefetch import DEPTH, prefetch
-from terafactor.data.source import read_finite, read_stored_finite
+from terafactor.data.output import new_matrix, write_rows
 from terafactor.problem import Penalty, Problem
-from terafactor.solver.backends import Backend, make_backend
-from terafactor.solver.coding import code_observed, code_rows
-from terafactor.solver.objective import row_losses
-
-VALUES_PER_PART = 2**22
-"""Values read at once, or a few times as many if rows come in blocks."""
-
-FINAL_TOLERANCE = 1e-6
-"""Tolerance of codes that users see; those of a step only update the atoms and may be less accurate."""
+from terafactor.solver.backends import make_backend
+from terafactor.solver.parts import Atoms, encoded_parts, row_parts
 
 Progress = Callable[[int], None]
 """Called with the number of rows of each finished part."""
@@ -36,115 +24,6 @@ Progress = Callable[[int], None]
 
 def _ignore(n_rows: int) -> None:
     pass
-
-
-@dataclass(frozen=True)
-class Atoms:
-    """A dictionary with its Gram matrix."""
-
-    dictionary: Array
-    """(k, p), in C order."""
-
-    gram: Array
-    """Inner products of the atoms (k, k), float64."""
-
-    backend: Backend
-
-    @classmethod
-    def of(cls, dictionary: Array, source: MatrixSource, backend: Backend) -> Self:
-        """Convert a dictionary to the precision of a source."""
-        given = dictionary.astype(source.dtype, copy=False)
-        in_order = given.flags.c_contiguous or given.flags.f_contiguous
-        atoms = backend.gather(given, None) if in_order else np.ascontiguousarray(given)
-        gram, _ = backend.correlate(np.empty((0, atoms.shape[1]), atoms.dtype), atoms)
-        return cls(atoms, gram, backend)
-
-    @cached_property
-    def by_feature(self) -> Array:
-        """The transposed dictionary (p, k), in C order."""
-        return np.ascontiguousarray(self.dictionary.T)
-
-
-@dataclass(frozen=True)
-class WholeRows:
-    """Consecutive rows as a dense array."""
-
-    numbers: Indices
-    """(b,)."""
-
-    values: Array
-    """Values (b, p), zero where missing."""
-
-    observed: Array | None
-    """True where there is a value (b, p); None if everywhere."""
-
-    @classmethod
-    def read(cls, source: MatrixSource, rows: range, missing: bool) -> Self:
-        numbers = np.arange(rows.start, rows.stop)
-        values = read_finite(source, numbers, allow_nan=missing)
-        return cls(numbers, values, observe(values)[0] if missing else None)
-
-    def products(self, atoms: Atoms) -> Array:
-        """Return the inner products of rows and atoms (b, k), float64."""
-        return atoms.backend.products(self.values, atoms.dictionary)
-
-    def encode(self, problem: Problem, atoms: Atoms) -> Array:
-        """Return the codes (b, k), float64."""
-        products = self.products(atoms)
-        if self.observed is None:
-            return code_rows(atoms.gram, products, problem, atoms.backend, 1.0)
-        return code_observed(
-            atoms.gram, products, atoms.by_feature, self.observed, problem, atoms.backend, self.values.shape[1]
-        )
-
-    def losses(self, problem: Problem, atoms: Atoms, codes: Array) -> Array:
-        """Return l(x) of the rows that have a value."""
-        losses = row_losses(self.values, atoms.dictionary, codes, problem, atoms.backend, self.observed)
-        return losses if self.observed is None else losses[self.observed.any(axis=1)]
-
-
-@dataclass(frozen=True)
-class StoredRows:
-    """Consecutive rows of a sparse matrix."""
-
-    numbers: Indices
-    """(b,)."""
-
-    values: Any
-    """A ``csr_array`` (b, p)."""
-
-    @classmethod
-    def read(cls, source: MatrixSource, rows: range) -> Self:
-        numbers = np.arange(rows.start, rows.stop)
-        return cls(numbers, read_stored_finite(source, numbers))
-
-    @property
-    def observed(self) -> None:
-        """Every row has a value at each feature."""
-
-    def products(self, atoms: Atoms) -> Array:
-        """Return the inner products of rows and atoms (b, k), float64."""
-        products = np.empty((len(self.numbers), len(atoms.gram)))
-
-        def multiply(first: int, last: int) -> None:
-            products[first:last] = self.values[first:last] @ atoms.by_feature
-
-        atoms.backend.split(multiply, len(products))
-        return products
-
-    def encode(self, problem: Problem, atoms: Atoms) -> Array:
-        """Return the codes (b, k), float64."""
-        return code_rows(atoms.gram, self.products(atoms), problem, atoms.backend, 1.0)
-
-    def losses(self, problem: Problem, atoms: Atoms, codes: Array) -> Array:
-        """Return l(x) of the rows by ``|x - a D|^2 = |x|^2 - 2 a (x D')' + a D D' a'``: rows stay sparse.
-
-        In float32, a loss below a millionth of the sum of these terms is rounding error.
-        """
-        precise = codes.astype(np.float64)
-        squares = self.values.power(2).sum(axis=1, dtype=np.float64)
-        squares += np.einsum("ij,ij->i", precise @ atoms.gram - 2 * self.products(atoms), precise)
-        return problem.losses(np.maximum(squares, 0.0), precise, 1.0)
 
 
 def encode(
@@ -222,6 +101,44 @@ def encode_to(
             progress(len(codes))
 
 
+def encode_rows_into(
+    scratch: str | Path,
+    source: MatrixSource,
+    dictionary: Array,
+    problem: Problem,
+    parts: Iterable[range],
+    n_threads: int = 1,
+    *,
+    missing: bool = False,
+) -> None:
+    """Write the codes of some rows into the file of a :func:`~terafactor.data.output.shared_matrix`.
+
+    Several processes may write different parts at the same time; the bits are those of :func:`encode_to`. parts: some
+    of the parts of :func:`~terafactor.solver.parts.row_tasks`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from terafactor import open_source
+    >>> from terafactor.data.output import shared_matrix
+    >>> from terafactor.problem import Problem
+    >>> from terafactor.solver.parts import row_tasks
+    >>> source, atoms, problem = open_source(np.eye(3)), np.eye(3), Problem(alpha=0.25)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with shared_matrix(f"{folder}/codes.npy", (3, 3), source.dtype) as scratch:
+    ...         for parts in row_tasks(source, n_components=3):  # each in a process of its own
+    ...             encode_rows_into(scratch, source, atoms, problem, parts)
+    ...     np.load(f"{folder}/codes.npy").diagonal()
+    array([0.75, 0.75, 0.75])
+    """
+    with make_backend(n_threads) as backend:
+        atoms = Atoms.of(dictionary, source, backend)
+        with contextlib.closing(encoded_parts(source, atoms, problem, missing, parts)) as encoded:
+            for part, codes in encoded:
+                write_rows(scratch, int(part.numbers[0]), codes)
+
+
 def objective(
     source: MatrixSource, dictionary: Array, problem: Problem, n_threads: int = 1, *, missing: bool = False
 ) -> float:
@@ -235,14 +152,50 @@ def objective(
     >>> objective(open_source(np.eye(3)), np.eye(3), Problem(alpha=0.25))  # 0.25**2 / 2 + 0.25 * 0.75
     0.21875
     """
-    total, n_rows = 0.0, 0
+    return mean_loss(sum_losses(source, dictionary, problem, None, n_threads, missing=missing))
+
+
+def sum_losses(
+    source: MatrixSource,
+    dictionary: Array,
+    problem: Problem,
+    parts: Iterable[range] | None = None,
+    n_threads: int = 1,
+    *,
+    missing: bool = False,
+) -> list[tuple[float, int]]:
+    """Return for each part the sum of l(x) over the rows that have a value, and their number.
+
+    parts: some of the parts of :func:`~terafactor.solver.parts.row_tasks`; None for all rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from terafactor import open_source
+    >>> from terafactor.problem import Problem
+    >>> from terafactor.solver.parts import row_tasks
+    >>> source, atoms, problem = open_source(np.eye(3)), np.eye(3), Problem(alpha=0.25)
+    >>> tasks = row_tasks(source, n_components=3)
+    >>> found = [sum_losses(source, atoms, problem, parts) for parts in tasks]  # each in a process of its own
+    >>> mean_loss([each for task in found for each in task]) == objective(source, atoms, problem)
+    True
+    """
+    found = []
     with make_backend(n_threads) as backend:
         atoms = Atoms.of(dictionary, source, backend)
-        with contextlib.closing(encoded_parts(source, atoms, problem, missing)) as parts:
-            for part, codes in parts:
+        with contextlib.closing(encoded_parts(source, atoms, problem, missing, parts)) as encoded:
+            for part, codes in encoded:
                 losses = part.losses(problem, atoms, codes)
-                total += float(losses.sum())
-                n_rows += len(losses)
+                found.append((float(losses.sum()), len(losses)))
+    return found
+
+
+def mean_loss(sums: Iterable[tuple[float, int]]) -> float:
+    """Return the objective from the sums of all parts, in the order of their rows; NaN if no row has a value."""
+    total, n_rows = 0.0, 0
+    for loss, count in sums:
+        total += loss
+        n_rows += count
     return total / n_rows if n_rows else math.nan
 
 
@@ -264,45 +217,3 @@ def zero_strengths(
                 share = 1.0 if part.observed is None else part.observed.mean(axis=1)
                 strengths[part.numbers] = found / np.maximum(share, 1 / source.shape[1])
     return strengths
-
-
-def row_parts(source: MatrixSource, atoms: Atoms, missing: bool) -> Generator[WholeRows | StoredRows, None, None]:
-    """Yield the rows of a source in order, a bounded number at a time."""
-    stored = source.is_sparse and not missing
-    tasks: Iterator[Callable[[], WholeRows | StoredRows]] = (
-        partial(StoredRows.read, source, rows) if stored else partial(WholeRows.read, source, rows, missing)
-        for rows in consecutive_parts(source, rows_at_once(source, len(atoms.gram), stored))
-    )
-    with contextlib.closing(prefetch(tasks, 0 if source.in_memory else DEPTH)) as parts:
-        yield from parts
-
-
-def encoded_parts(
-    source: MatrixSource, atoms: Atoms, problem: Problem, missing: bool
-) -> Generator[tuple[WholeRows | StoredRows, Array], None, None]:
-    """Yield the rows of a source in order with their codes (b, k), a bounded number at a time."""
-    problem = replace(problem, code_tolerance=min(problem.code_tolerance, FINAL_TOLERANCE))
-    with contextlib.closing(row_parts(source, atoms, missing)) as parts:
-        for part in parts:
-            yield part, part.encode(problem, atoms).astype(atoms.dictionary.dtype, copy=False)
-
-
-def rows_at_once(source: MatrixSource, n_components: int, stored: bool) -> int:
-    """Return how many rows have about VALUES_PER_PART values, or codes. stored: whether only stored values are read."""
-    per_row = source.shape[1] * source.stored_share if stored else source.shape[1]
-    return max(1, int(VALUES_PER_PART / max(per_row, n_components)))
-
-
-def consecutive_parts(source: MatrixSource, at_once: int) -> Iterator[range]:
-    """Split all rows, in order, into parts of about ``at_once`` rows that do not split blocks of rows."""
-    start = stop = 0
-    for record, rows in enumerate(source.records):
-        blocks = source.row_blocks(record)
-        if blocks is None or max(map(len, blocks), default=0) > 4 * at_once:
-            blocks = [range(at, min(at + at_once, rows.stop)) for at in range(rows.start, rows.stop, at_once)]
-        for block in blocks:
-            if stop > start and block.stop - start > at_once:
-                yield range(start, stop)
-                start = stop
-            stop = block.stop
-    yield range(start, stop)

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
-import math
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
 
-from terafactor._durable import locked, remove_leftovers, replace_durably, storage_errors, write_durably
-from terafactor._random import Purpose, generator
+from terafactor._durable import locked, remove_leftovers, replace_durably, write_durably
 from terafactor._threads import resolve_threads
-from terafactor._typing import Array, Indices, is_number
+from terafactor._typing import is_number
 from terafactor.data.fingerprint import fingerprint
 from terafactor.data.open import open_source
 from terafactor.data.packed.layout import (
@@ -32,28 +28,14 @@ from terafactor.data.packed.layout import (
     permutations_document,
     plan_of,
     read_store_document,
-    record_id,
     record_path,
     scales_path,
-    shard_path,
     store_document,
 )
-from terafactor.data.packed.quantization import Quantization, quantization_of
-from terafactor.data.packed.shard import append_checksum, checksum, shard_seed, write_shard
-from terafactor.data.packed.statistics import RecordStatistics
-from terafactor.data.source import MatrixSource, read_finite
+from terafactor.data.packed.records import Progress, RecordWriter, feature_order, read_statistics
+from terafactor.data.packed.shard import append_checksum, checksum
+from terafactor.data.source import MatrixSource
 from terafactor.errors import DataError, ParameterError
-
-Progress = Callable[[int], None]
-"""Called with a number of finished rows, from several threads."""
-
-NO_MISSING_VALUES = (
-    "a packed store holds no missing values: drop such rows or columns, fill them in, or learn from the matrix as it "
-    "is, with missing='nan'"
-)
-
-MAX_READ_VALUES = 2**23
-"""Largest number of values that a thread reads at once, where the row blocks of the source are larger."""
 
 
 def pack(
@@ -108,139 +90,74 @@ def pack(
     >>> open_source(store).shape
     (6, 6)
     """
+    opened = open_source(source)
+    with unfinished_store(opened, out, block_rows=block_rows, dtype=dtype, standardize=standardize, seed=seed) as (
+        store,
+        numbers,
+    ):
+        writer = RecordWriter(opened, store, progress or _ignore)
+        with ThreadPoolExecutor(resolve_threads(n_threads), "terafactor-pack") as pool:
+            try:
+                list(pool.map(writer.write, numbers))
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    return Path(out)
+
+
+@contextlib.contextmanager
+def unfinished_store(
+    source: MatrixSource,
+    out: str | Path,
+    *,
+    block_rows: int = 40,
+    dtype: Any = None,
+    standardize: bool = False,
+    seed: int = 0,
+) -> Generator[tuple[Path, range], None, None]:
+    """Begin a store, or resume one, in a ``with`` block that writes its records in any way and order.
+
+    The block receives the folder of the unfinished store and the numbers of its records; threads share a
+    :class:`RecordWriter`, other processes call :func:`write_records`. The store is complete after the block. An error
+    in it leaves the records that were written for the next call. Parameters: see :func:`pack`.
+    """
     out = Path(out)
     if os.path.lexists(out):
         raise DataError(f"{out} exists and is not overwritten: choose another name, or remove it")
     if not (is_number(block_rows, int) and block_rows >= 1):
         raise ParameterError(f"block_rows must be an integer >= 1, got {block_rows!r} (the batch_size of fits)")
-    opened = open_source(source)
-    layout = PackedLayout.of(opened.shape[1], block_rows, _stored_dtype(opened, dtype))
     plan = plan_of(
-        layout,
+        PackedLayout.of(source.shape[1], block_rows, _stored_dtype(source, dtype)),
         standardize=bool(standardize),
         seed=seed,
-        fingerprint=fingerprint(opened),
-        records=_split_records(opened, block_rows),
+        fingerprint=fingerprint(source),
+        records=_split_records(source, block_rows),
     )
-    partial = out.with_name(f"{out.name}.partial")
+    partial = out.absolute().with_name(f"{out.name}.partial")
     with _partial_store(partial, plan):
-        _StoreWriter(opened, partial, layout, plan, progress or _ignore).run(resolve_threads(n_threads))
+        if (partial / "zarr.json").exists():
+            yield partial, range(0)
+        else:
+            yield partial, range(len(plan["records"]))
+            _finish(partial, plan)
         (partial / "plan.json").unlink(missing_ok=True)
         replace_durably(partial, out)
-    return out
 
 
-class _StoreWriter:
-    """Writes the parts of a store that do not exist yet."""
-
-    def __init__(
-        self, source: MatrixSource, store: Path, layout: PackedLayout, plan: dict[str, Any], progress: Progress
-    ) -> None:
-        self.source, self.store, self.layout, self.plan, self.progress = source, store, layout, plan, progress
-        self._starts = np.array([rows.start for rows in source.records])
-        # The parts of a record of the source share its quantization; the first one computes it.
-        self._quantizations: dict[int, Quantization] = {}
-        self._locks = [Lock() for _ in source.records]
-
-    def run(self, n_threads: int) -> None:
-        """Write the missing parts of the store."""
-        if (self.store / "zarr.json").exists():
-            return
-        orders = self._write_permutations()
-        records = self.plan["records"]
-        with ThreadPoolExecutor(n_threads, "terafactor-pack") as pool:
-            try:
-                statistics = list(pool.map(lambda number: self._write_record(number, orders), range(len(records))))
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-        write_durably(self.store / "records" / "zarr.json", encode(group_document({})))
-        if self.layout.scaled:
-            document = array_document(self.layout.scales, len(records), {})
-            write_durably(scales_path(self.store) / "zarr.json", encode(document))
-        shutil.rmtree(self.store / "unfinished", ignore_errors=True)
-        checksums = [checksum(order.tobytes()) for order in orders]
-        write_durably(self.store / "zarr.json", encode(store_document(self.plan, statistics, checksums)))
-
-    def _write_permutations(self) -> list[Indices]:
-        orders = [
-            generator(self.plan["seed"], Purpose.PACKING, number).permutation(self.layout.n_features).astype("<i4")
-            for number in range(N_PERMUTATIONS)
-        ]
-        for number, order in enumerate(orders):
-            write_durably(self.store / "permutations" / "c" / str(number) / "0", append_checksum(order.tobytes()))
-        document = permutations_document(self.layout.n_features)
-        write_durably(self.store / "permutations" / "zarr.json", encode(document))
-        return orders
-
-    def _write_record(self, number: int, orders: list[Indices]) -> dict[str, float]:
-        """Write one record, under a temporary name until it is on disk; return its statistics."""
-        order = orders[number % N_PERMUTATIONS]
-        rows = range(self.plan["records"][number]["start"], self.plan["records"][number]["stop"])
-        final = record_path(self.store, number)
-        if final.exists():
-            self.progress(len(rows))
-            return dict(json.loads((final / "zarr.json").read_bytes())["attributes"]["statistics"])
-        unfinished = self.store / "unfinished" / str(number)
-        shutil.rmtree(unfinished, ignore_errors=True)
-        quantization, statistics, identity = self._quantization(rows), RecordStatistics(), record_id(self.plan, number)
-        for block, values in enumerate(self._read_blocks(rows)):
-            wanted = quantization.standardize(values)
-            stored = quantization.quantize(wanted)
-            path = Path(shard_path(unfinished, block))
-            with storage_errors(path):
-                path.parent.mkdir(parents=True)
-                with open(path, "wb") as file:
-                    write_shard(file, self.layout, stored, order, shard_seed(identity, "records", block))
-            as_read = quantization.dequantize(stored)
-            statistics.add(as_read)
-            if not math.isfinite(statistics.maximum - statistics.minimum):
-                name = self.source.record_name(self._record_of(rows.start))
-                raise DataError(f"{name} reaches beyond {self.layout.dtype}: pack it as float64")
-            if self.layout.scaled:
-                statistics.add_errors(np.subtract(as_read, wanted, out=as_read))
-            self.progress(len(values))
-        if quantization.scale is not None:
-            content, scale = io.BytesIO(), quantization.scale[np.newaxis]
-            write_shard(content, self.layout.scales, scale, order, shard_seed(identity, "scales", number))
-            write_durably(Path(shard_path(scales_path(self.store), number)), content.getvalue())
-        summary = statistics.summary(with_errors=self.layout.scaled)
-        document = array_document(self.layout, len(rows), {"statistics": summary})
-        write_durably(unfinished / "zarr.json", encode(document))
-        replace_durably(unfinished, final)
-        return summary
-
-    def _quantization(self, rows: range) -> Quantization:
-        """Return the quantization of the record of the source that contains ``rows``, the same for all its parts."""
-        number = self._record_of(rows.start)
-        record = self.source.records[number]
-        with self._locks[number]:
-            quantization = self._quantizations.get(number)
-            if quantization is None:
-                quantization = quantization_of(
-                    self._read_blocks(record),
-                    np.dtype(self.layout.dtype),
-                    standardize=self.plan["standardize"],
-                    name=self.source.record_name(number),
-                )
-                if len(record) > len(rows):
-                    self._quantizations[number] = quantization
-        return quantization
-
-    def _record_of(self, row: int) -> int:
-        return int(np.searchsorted(self._starts, row, side="right")) - 1
-
-    def _read_blocks(self, rows: range) -> Iterator[Array]:
-        """Yield rows a block at a time; reads several blocks at once if the row blocks of the source are larger."""
-        height = self.layout.block_rows
-        source_blocks = self.source.row_blocks(self._record_of(rows.start)) or ()
-        n_rows = min(max(map(len, source_blocks), default=0), MAX_READ_VALUES // self.layout.n_features)
-        rows_per_read = height * max(1, n_rows // height)
-        for start in range(rows.start, rows.stop, rows_per_read):
-            chosen = np.arange(start, min(start + rows_per_read, rows.stop))
-            values = read_finite(self.source, chosen, about_nan=NO_MISSING_VALUES)
-            for first in range(0, len(values), height):
-                yield values[first : first + height]
+def _finish(store: Path, plan: dict[str, Any]) -> None:
+    """Write everything except the records; the metadata of the store come last."""
+    layout, n_records = PackedLayout.from_document(plan), len(plan["records"])
+    statistics = [read_statistics(store, number) for number in range(n_records)]
+    orders = [feature_order(plan, number) for number in range(N_PERMUTATIONS)]
+    for number, order in enumerate(orders):
+        write_durably(store / "permutations" / "c" / str(number) / "0", append_checksum(order.tobytes()))
+    write_durably(store / "permutations" / "zarr.json", encode(permutations_document(layout.n_features)))
+    write_durably(store / "records" / "zarr.json", encode(group_document({})))
+    if layout.scaled:
+        write_durably(scales_path(store) / "zarr.json", encode(array_document(layout.scales, n_records, {})))
+    remove_leftovers(store)
+    checksums = [checksum(order.tobytes()) for order in orders]
+    write_durably(store / "zarr.json", encode(store_document(plan, statistics, checksums)))
 
 
 def _stored_dtype(source: MatrixSource, dtype: Any) -> str:
@@ -282,7 +199,6 @@ def _partial_store(partial: Path, plan: dict[str, Any]) -> Iterator[None]:
         if not resumable:
             raise DataError(f"{partial} was left by packing other data, or with other options: remove it first")
         write_durably(plan_file, encode(plan))
-        shutil.rmtree(partial / "unfinished", ignore_errors=True)
         remove_leftovers(partial)
         yield
 
