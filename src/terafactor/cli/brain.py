@@ -13,6 +13,7 @@ from terafactor.cli.fit import train_in_directory
 from terafactor.cli.options import (
     BRAIN,
     CHECKPOINTS,
+    CLUSTER,
     IMAGES,
     RUN,
     Holdout,
@@ -62,12 +63,13 @@ app = typer.Typer(name="brain", help="Learn atlases of sparse maps from brain im
 
 
 @app.command(epilog=FIT_EXAMPLE)
-@offering(parameters=BRAIN, checkpoints=CHECKPOINTS)
+@offering(parameters=BRAIN, checkpoints=CHECKPOINTS, cluster=CLUSTER)
 def fit(
     images: Images,
     out: RunFolder,
     parameters: Values,
     checkpoints: Values,
+    cluster: Values,
     confounds: Confounds = None,
     smoothing: Annotated[
         float | None, typer.Option(metavar="MM", help="FWHM of the smoothing.", rich_help_panel=IMAGES)
@@ -88,7 +90,8 @@ def fit(
     packed = False if no_pack else str((store or out / "store").absolute())
     options = masker_options(smoothing, cleaning)
     estimator = BrainDictionaryLearning(**parameters, store=packed, verbose=1, **options)
-    train_in_directory(estimator, absolute_data(images, confounds), out, checkpoints, as_json, holdout=holdout)
+    data = absolute_data(images, confounds)
+    train_in_directory(estimator, data, out, checkpoints, as_json, cluster=cluster, holdout=holdout)
     write_pages(out, viewers=viewers)
 
 

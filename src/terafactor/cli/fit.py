@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from terafactor._format import counted, duration, printable
+from terafactor.cli.cluster import connected
 from terafactor.cli.config import Config
 from terafactor.cli.options import (
     CHECKPOINTS,
+    CLUSTER,
     DICTIONARY,
     Columns,
     Drop,
@@ -33,12 +35,13 @@ FIT_EXAMPLE = "Example: terafactor fit X.npy -k 70 --penalty l2 --constraint l1 
 RESUME_EXAMPLE = "Example: terafactor resume run/ --epochs 4"
 
 
-@offering(parameters=DICTIONARY, checkpoints=CHECKPOINTS)
+@offering(parameters=DICTIONARY, checkpoints=CHECKPOINTS, cluster=CLUSTER)
 def fit(
     source: Source,
     out: RunFolder,
     parameters: Values,
     checkpoints: Values,
+    cluster: Values,
     columns: Columns = None,
     drop: Drop = None,
     holdout: Holdout = None,
@@ -50,16 +53,22 @@ def fit(
 
     selection = column_selection(columns, drop)
     data = {"source": source, **selection} if selection else source
-    train_in_directory(MaskedDictionaryLearning(**parameters), data, out, checkpoints, as_json, holdout=holdout)
+    model = MaskedDictionaryLearning(**parameters)
+    train_in_directory(model, data, out, checkpoints, as_json, cluster=cluster, holdout=holdout)
 
 
-@offering(changes=some(DICTIONARY, "n_epochs", "tol", "max_time", "n_threads", default=None), checkpoints=CHECKPOINTS)
+@offering(
+    changes=some(DICTIONARY, "n_epochs", "tol", "max_time", "n_threads", default=None),
+    checkpoints=CHECKPOINTS,
+    cluster=CLUSTER,
+)
 def resume(
     run: Annotated[
         Path, typer.Argument(metavar="RUN", help="Run directory of an earlier fit.", exists=True, file_okay=False)
     ],
     changes: Values,
     checkpoints: Values,
+    cluster: Values,
     source: Annotated[str | None, typer.Option(metavar="SOURCE", help="New location of the data, if it moved.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -72,7 +81,7 @@ def resume(
     data = stored if source is None else moved(stored, source)
     if data is None:
         raise typer.BadParameter(f"{run} learned from an array in memory: pass --source, or use terafactor.train")
-    train_in_directory(estimator, data, run, checkpoints, as_json, resume=True)
+    train_in_directory(estimator, data, run, checkpoints, as_json, cluster=cluster, resume=True)
 
 
 def stored_estimator(run: Path) -> tuple[Any, Any]:
@@ -96,6 +105,7 @@ def train_in_directory(
     checkpoints: Values,
     as_json: bool,
     *,
+    cluster: Values | None = None,
     resume: bool = False,
     holdout: str | None = None,
 ) -> None:
@@ -105,7 +115,12 @@ def train_in_directory(
     from terafactor import CheckpointPolicy, train
 
     console, policy, amount = Console(stderr=True), CheckpointPolicy(**checkpoints), parse_holdout(holdout)
-    train(estimator, data, run, resume=resume, holdout=amount, checkpoints=policy, console=console)
+    with connected(cluster or {}) as client:
+        if client is not None:
+            from terafactor.dask import on_cluster
+
+            estimator = on_cluster(estimator, client)
+        train(estimator, data, run, resume=resume, holdout=amount, checkpoints=policy, console=console)
     print_result(estimator, run, console, as_json)
 
 

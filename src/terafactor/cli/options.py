@@ -19,7 +19,7 @@ from terafactor.cli.parsing import (
     number_or_auto,
 )
 
-PROBLEM, SOLVER, RUN, IMAGES = "Problem", "Solver", "Run", "Images"
+PROBLEM, SOLVER, RUN, IMAGES, ON_CLUSTER = "Problem", "Solver", "Run", "Images", "Cluster"
 """Panels of the help pages."""
 
 Source = Annotated[
@@ -108,6 +108,10 @@ PROJECTION = Parameter(
     "masked",
 )
 POSITIVE_DICT = Parameter("positive_dict", option(bool, PROBLEM, "Require atoms >= 0.", "--positive-dict"), False)
+SHARDS = Parameter("shards", or_auto(SOLVER, "W", "Shards that learn at the same time."), "auto", parse=integer_or_auto)
+ROUND_STEPS = Parameter(
+    "round_steps", or_auto(SOLVER, "H", "Steps of a shard between merges."), "auto", parse=integer_or_auto
+)
 FORGETTING = Parameter(
     "forgetting",
     or_auto(SOLVER, "W", "Weight step t by t^-W; auto: a growing window."),
@@ -163,13 +167,8 @@ DICTIONARY = (
         "auto",
         parse=masks_or_auto,
     ),
-    Parameter("shards", or_auto(SOLVER, "W", "Shards that learn at the same time."), "auto", parse=integer_or_auto),
-    Parameter(
-        "round_steps",
-        or_auto(SOLVER, "H", "Steps of a shard between merges."),
-        "auto",
-        parse=integer_or_auto,
-    ),
+    SHARDS,
+    ROUND_STEPS,
     Parameter("batch_size", or_auto(SOLVER, "B", "Rows per step; auto: two per atom."), "auto", parse=integer_or_auto),
     Parameter(
         "n_epochs",
@@ -206,6 +205,8 @@ BRAIN = (
         None,
         "epochs",
     ),
+    SHARDS,
+    ROUND_STEPS,
     FORGETTING,
     Parameter("tol", option(float, SOLVER, "Stop if doubling the rows gains < T; 0: never.", metavar="T"), 0.0),
     MAX_TIME,
@@ -250,6 +251,25 @@ RATINGS = (
     THREADS,
 )
 """Parameters of MatrixCompletion."""
+
+CLUSTER = (
+    Parameter(
+        "scheduler",
+        option(str | None, ON_CLUSTER, "Address of a Dask scheduler, whose workers compute.", metavar="ADDRESS"),
+        None,
+    ),
+    Parameter(
+        "scheduler_file",
+        option(Path | None, ON_CLUSTER, "File with its address, on a disk that both see.", metavar="FILE"),
+        None,
+    ),
+    Parameter(
+        "local_cluster",
+        option(int | None, ON_CLUSTER, "Start N worker processes on this machine.", min=1, metavar="N"),
+        None,
+    ),
+)
+"""Where a Dask cluster is."""
 
 CHECKPOINTS = (
     Parameter(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from terafactor._format import counted, data_size, printable
-from terafactor.cli.options import Columns, Drop, Source, Threads
+from terafactor.cli.cluster import connected
+from terafactor.cli.options import CLUSTER, Columns, Drop, Source, Threads, Values, offering
 from terafactor.cli.parsing import column_selection
 
 if TYPE_CHECKING:
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
 EXAMPLE = "Example: terafactor pack 'subjects/*.npy' --out store --dtype int16 --standardize"
 
 
+@offering(cluster=CLUSTER)
 def pack(
     source: Source,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the store; must not exist.")],
+    cluster: Values,
     block_rows: Annotated[
         int, typer.Option(min=1, metavar="N", help="Rows per block, read together; use the batch size.")
     ] = 40,
@@ -46,17 +49,15 @@ def pack(
     from terafactor.solver.progress import RowsProgress
 
     opened = open_source(source, **column_selection(columns, drop))
-    with RowsProgress("packing", opened.shape[0]) as progress:
-        pack_source(
-            opened,
-            out,
-            block_rows=block_rows,
-            dtype=dtype,
-            standardize=standardize,
-            seed=seed,
-            n_threads=threads,
-            progress=progress,
-        )
+    options: Values = {"block_rows": block_rows, "dtype": dtype, "standardize": standardize, "seed": seed}
+    with connected(cluster) as client:
+        if client is not None:
+            from terafactor import dask
+
+            dask.pack(opened, out.absolute(), client=client, **options)
+        else:
+            with RowsProgress("packing", opened.shape[0]) as progress:
+                pack_source(opened, out, **options, n_threads=threads, progress=progress)
     typer.echo(summary(PackedSource(out)), err=True)
 
 

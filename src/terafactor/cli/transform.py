@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from terafactor._format import counted, printable
-from terafactor.cli.options import Columns, Drop, Source, Threads
+from terafactor.cli.cluster import connected
+from terafactor.cli.options import CLUSTER, Columns, Drop, Source, Threads, Values, offering
 from terafactor.cli.parsing import column_selection
 
 TRANSFORM_EXAMPLE = "Example: terafactor transform run/ X.npy --out codes.npy"
@@ -46,10 +47,12 @@ def check_absent(out: Path) -> None:
         raise ParameterError(f"{out} exists: choose another name, or remove it")
 
 
+@offering(cluster=CLUSTER)
 def transform(
     model: Model,
     source: Source,
     out: Annotated[Path, typer.Option(metavar="FILE", help="File for the codes, .npy or .zarr; must not exist.")],
+    cluster: Values,
     columns: Columns = None,
     drop: Drop = None,
     threads: Threads = None,
@@ -61,7 +64,12 @@ def transform(
     check_absent(out)
     estimator = load_kind(model, "MaskedDictionaryLearning", threads)
     rows = open_rows(estimator, source, column_selection(columns, drop))
-    codes = estimator.set_params(verbose=1).transform(rows, out=out)
+    with connected(cluster) as client:
+        if client is not None:
+            from terafactor.dask import on_cluster
+
+            estimator = on_cluster(estimator, client)
+        codes = estimator.set_params(verbose=1).transform(rows, out=out.absolute())
     n_rows, n_atoms = codes.shape
     shape = f"{counted(n_rows, 'row')} x {counted(n_atoms, 'atom')}"
     typer.echo(f"wrote codes ({shape}) to {printable(out)}", err=True)

@@ -3,7 +3,8 @@
 Needs the extra ``dask``. docs/clusters.md explains rounds, and when a cluster pays.
 """
 
-from terafactor.dask.estimators import BrainDictionaryLearning, MaskedDictionaryLearning
+from terafactor.dask.estimators import BrainDictionaryLearning, MaskedDictionaryLearning, on_cluster
 from terafactor.dask.executor import DaskExecutor
+from terafactor.dask.records import pack
 
-__all__ = ["BrainDictionaryLearning", "DaskExecutor", "MaskedDictionaryLearning"]
+__all__ = ["BrainDictionaryLearning", "DaskExecutor", "MaskedDictionaryLearning", "on_cluster", "pack"]

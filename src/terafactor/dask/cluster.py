@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import platform
 import time
-from collections.abc import Mapping
-from typing import Any
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError
+from typing import Any, TypeVar
 
 from terafactor._format import data_size
 from terafactor.data.sources.formats import require
@@ -14,8 +16,13 @@ from terafactor.errors import ClusterError, ParameterError
 
 logger = logging.getLogger("terafactor")
 
+T = TypeVar("T")
+
 TIMEOUT = 300.0
 """Seconds to wait for a scheduler, or for the first worker, before giving up."""
+
+MOST_ATTEMPTS = 20
+"""Times that tasks are sent before the cause is taken to be the tasks themselves, such as too little memory."""
 
 POLL = 0.5
 """Seconds between two looks at a cluster."""
@@ -107,6 +114,59 @@ def _what_is_missing(client: Any) -> str | None:
         return None if client.nthreads() else f"the cluster at {address_of(client)} has no workers"
     except (OSError, TimeoutError, RuntimeError):  # connections closed while asking
         return f"the scheduler at {address_of(client)} does not answer"
+
+
+def repeat_if_lost(client: Any, timeout: float, attempt: Callable[[], T]) -> T:
+    """Return the result of ``attempt``, called again while workers, and what they held, get lost."""
+    from distributed import KilledWorker
+    from distributed.comm.core import CommClosedError
+
+    for _ in range(MOST_ATTEMPTS):
+        try:
+            return attempt()
+        except (CancelledError, KilledWorker, CommClosedError, TimeoutError) as error:
+            logger.warning("tasks were lost (%s: %s): sending them again", type(error).__name__, error)
+            last = error
+        wait_for_workers(client, timeout)
+    raise ClusterError(
+        f"tasks were lost {MOST_ATTEMPTS} times, the last time with {last!r}: do workers have enough memory? "
+        "terafactor plan --workers N shows what they need"
+    )
+
+
+def result_of(client: Any, future: Any, timeout: float) -> Any:
+    """Return the result of a task; raise ClusterError if the cluster has no workers for ``timeout`` seconds."""
+    while True:
+        try:
+            return future.result(timeout=4 * POLL)
+        except TimeoutError:
+            wait_for_workers(client, timeout)
+
+
+def compute_all(
+    client: Any,
+    name: str,
+    function: Callable[[Any, Any], Any],
+    common: Any,
+    items: Sequence[Any],
+    timeout: float = TIMEOUT,
+) -> list[Any]:
+    """Return ``function(common, item)`` for each item, one task each; ``common`` is sent to the workers once."""
+    results: dict[int, Any] = {}
+
+    def attempt() -> None:
+        token, shared = uuid.uuid4().hex, client.scatter(common, broadcast=True, hash=False)
+        futures = {
+            number: client.submit(function, shared, item, key=f"{name}-{token}-{number}", pure=False)
+            for number, item in enumerate(items)
+            if number not in results
+        }
+        for number, future in futures.items():
+            results[number] = result_of(client, future, timeout)
+
+    wait_for_workers(client, timeout)
+    repeat_if_lost(client, timeout, attempt)
+    return [results[number] for number in range(len(items))]
 
 
 def address_of(client: Any) -> str:

@@ -12,9 +12,13 @@ from terafactor.dask.chunks import ClusterArray
 from terafactor.dask.cluster import TIMEOUT, find_client, n_threads_of
 from terafactor.dask.executor import DaskExecutor
 from terafactor.dask.lazy import lazy_objective, lazy_transform
+from terafactor.dask.records import Encoding, distributed_codes, distributed_objective
 from terafactor.data import MatrixSource
 from terafactor.data.sources.formats import is_a
+from terafactor.dictionary.parameters import check_usable, problem_of
+from terafactor.dictionary.rows import rows_of
 from terafactor.dictionary.task import DictionaryTask
+from terafactor.errors import ParameterError
 
 
 def is_dask_array(X: Any) -> bool:
@@ -56,6 +60,34 @@ class OnCluster(BaseEstimator):
         own = {name: value for name, value in vars(self).items() if name not in ("client", "timeout")}
         vars(local).update(own)
         return local
+
+
+def on_cluster(estimator: Any, client: Any = None, timeout: float = TIMEOUT) -> Any:
+    """Return an estimator with the same parameters, and the same model if it is fitted, that computes on a cluster.
+
+    Parameters
+    ----------
+    estimator : MaskedDictionaryLearning or BrainDictionaryLearning
+    client : dask.distributed.Client, optional
+        By default the one created last in this process.
+    timeout : float
+        As in :class:`MaskedDictionaryLearning`.
+
+    Examples
+    --------
+    >>> from terafactor import MaskedDictionaryLearning
+    >>> on_cluster(MaskedDictionaryLearning(5, shards=4)).shards
+    4
+    """
+    for kind in (MaskedDictionaryLearning, BrainDictionaryLearning):
+        if type(estimator) is kind._local():
+            moved: Any = kind(**estimator.get_params(deep=False), client=client, timeout=timeout)
+            vars(moved).update(vars(estimator))
+            return moved
+    raise ParameterError(
+        f"{type(estimator).__name__} runs on one machine only: a cluster can run MaskedDictionaryLearning and "
+        "BrainDictionaryLearning"
+    )
 
 
 class DaskDictionaryTask(DictionaryTask):
@@ -119,16 +151,35 @@ class MaskedDictionaryLearning(OnCluster, dictionary.MaskedDictionaryLearning):
         return ClusterArray(X, find_client(self.client)) if is_dask_array(X) else X
 
     def transform(self, X: Any, **options: Any) -> Any:
-        """Return the codes of the rows of X; lazily for a Dask array. See the local class for the options."""
+        """Return the codes of the rows of X; a Dask array for a Dask array.
+
+        With ``out=``, the workers write the codes of a source that they can open; the file must be on a disk that they
+        see. See the local class for the options.
+        """
+        client = find_client(self.client)
         if is_dask_array(X) and not options:
-            return lazy_transform(self.to_local(), X, find_client(self.client))
-        return super().transform(self._on_cluster(X), **options)
+            return lazy_transform(self.to_local(), X, client)
+        encoding, source = self._encoding(X)
+        if encoding is not None and set(options) == {"out"}:
+            return distributed_codes(client, encoding, source, options["out"])
+        return super().transform(source, **options)
 
     def objective(self, X: Any) -> Any:
         """Return the objective of the rows of X; a Dask scalar for a Dask array."""
+        client = find_client(self.client)
         if is_dask_array(X):
-            return lazy_objective(self.to_local(), X, find_client(self.client))
-        return super().objective(X)
+            return lazy_objective(self.to_local(), X, client)
+        encoding, source = self._encoding(X)
+        return super().objective(source) if encoding is None else distributed_objective(client, encoding, source)
+
+    def _encoding(self, X: Any) -> tuple[Encoding | None, MatrixSource]:
+        """Return what workers need to encode X, or None if they cannot open it, and X as a source."""
+        check_usable(self)
+        source = rows_of(self, self._on_cluster(X), reset=False)
+        description = source.describe()
+        if description is None:
+            return None, source
+        return Encoding(description, self.components_, problem_of(self), self.missing is not None), source
 
     def fit_transform(self, X: Any, y: Any = None, **parameters: Any) -> Any:
         """Fit, and return the codes of the same rows."""
@@ -163,4 +214,4 @@ class BrainDictionaryLearning(OnCluster, brain.BrainDictionaryLearning):
         return DaskAtlasTask(self)
 
 
-__all__ = ["BrainDictionaryLearning", "MaskedDictionaryLearning"]
+__all__ = ["BrainDictionaryLearning", "MaskedDictionaryLearning", "on_cluster"]

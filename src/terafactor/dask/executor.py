@@ -7,21 +7,20 @@ that Dask cannot repeat is lost, such as the state itself, the driver sends the 
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import uuid
 from collections.abc import Sequence
-from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from terafactor._format import data_size
 from terafactor.dask.chunks import ChunkedRows, chunked
-from terafactor.dask.cluster import POLL, TIMEOUT, check_workers, wait_for_workers
+from terafactor.dask.cluster import TIMEOUT, check_workers, repeat_if_lost, result_of
 from terafactor.data import BatchStream, MatrixSource
 from terafactor.data.describe import open_description
-from terafactor.errors import ClusterError
 from terafactor.problem import Problem
 from terafactor.solver.fit import make_stream
 from terafactor.solver.options import SolverOptions
@@ -29,9 +28,6 @@ from terafactor.solver.rounds import Advanced, Shard, merge_advanced, reduce_in_
 from terafactor.solver.state import State
 
 logger = logging.getLogger("terafactor")
-
-MOST_ATTEMPTS = 20
-"""Times that a round is sent before the cause is taken to be the round itself, such as too little memory."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +82,7 @@ class DaskExecutor:
 
     def start(self, stream: BatchStream, problem: Problem, options: SolverOptions) -> None:
         check_workers(self.client)
-        self._stream, self._problem, self._job = stream, problem, None
+        self._stream, self._problem, self._sent = stream, problem, None
         self._chunks = chunked(stream.source, self.client)
         source = stream.source if self._chunks is None else self._chunks.template
         data = source.describe() if self._chunks is None else source
@@ -97,7 +93,7 @@ class DaskExecutor:
                 "Dask array",
                 data_size(int(n_bytes)),
             )
-        self._spec = Job(
+        self._job = Job(
             uuid.uuid4().hex,
             source if data is None else data,
             problem,
@@ -106,41 +102,23 @@ class DaskExecutor:
         )
 
     def advance(self, state: State, parts: Sequence[range]) -> Advanced:
-        from distributed import KilledWorker
-        from distributed.comm.core import CommClosedError
-
-        for _ in range(MOST_ATTEMPTS):
-            try:
-                merged = self._advance(state, parts)
-                # Arrays from the network may be read-only, and not aligned as the kernels need them for the same bits.
-                return Advanced(merged.state.copy(), merged.evidence)
-            except (CancelledError, KilledWorker, CommClosedError, TimeoutError) as error:
-                self._job = None
-                logger.warning("a round was lost (%s: %s): sending it again", type(error).__name__, error)
-                last = error
-            wait_for_workers(self.client, self.timeout)
-        raise ClusterError(
-            f"a round failed {MOST_ATTEMPTS} times, the last time with {last!r}: do the workers have enough memory? "
-            "terafactor plan --workers shows what they need"
-        )
+        merged = repeat_if_lost(self.client, self.timeout, lambda: self._advance(state, parts))
+        # Arrays from the network may be read-only, and not aligned as the kernels need them for the same bits.
+        return Advanced(merged.state.copy(), merged.evidence)
 
     def _advance(self, state: State, parts: Sequence[range]) -> Advanced:
-        client, token = self.client, uuid.uuid4().hex
-        if self._job is None:
-            self._job = client.scatter(self._spec, broadcast=True, hash=False)
+        client, token, numbers = self.client, uuid.uuid4().hex, itertools.count()
+        job, self._sent = self._sent or client.scatter(self._job, broadcast=True, hash=False), None
         before = client.scatter(state, broadcast=True, hash=False)
 
         def submit(name: str, function: Any, *arguments: Any) -> Any:
             return client.submit(function, *arguments, key=f"{name}-{token}-{next(numbers)}", pure=False)
 
-        numbers = iter(range(2 * len(parts)))
-        shards = [submit("advance-shard", advance_shard, self._job, before, part, self._blocks(part)) for part in parts]
+        shards = [submit("advance-shard", advance_shard, job, before, part, self._blocks(part)) for part in parts]
         merged = reduce_in_pairs(partial(submit, "merge-shards", merge_advanced, self._problem, before), shards)
-        while True:
-            try:
-                return merged.result(timeout=POLL * 4)
-            except TimeoutError:
-                wait_for_workers(client, self.timeout)
+        advanced: Advanced = result_of(client, merged, self.timeout)
+        self._sent = job  # otherwise it may be lost, and is sent again
+        return advanced
 
     def _blocks(self, part: range) -> dict[int, Any] | None:
         if self._chunks is None:
@@ -148,4 +126,4 @@ class DaskExecutor:
         return self._chunks.futures([row for number in part for row in self._stream.rows(number).tolist()])
 
     def close(self) -> None:
-        self._job = self._chunks = None
+        self._sent = self._chunks = None

@@ -13,7 +13,7 @@ from terafactor.dictionary import MaskedDictionaryLearning
 from terafactor.dictionary.parameters import check_usable, problem_of
 from terafactor.errors import DataError
 from terafactor.problem import Problem
-from terafactor.solver.encode import encode, objective
+from terafactor.solver.encode import encode, sum_losses
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,8 @@ class FittedModel:
 
     def total_loss(self, rows: Array) -> Array:
         """Return the sum of the losses of rows (b, p), and how many have a value, as (1, 2)."""
-        n_rows = int(np.count_nonzero(~np.isnan(rows).all(axis=1))) if self.missing else len(rows)
-        atoms = np.array(self.atoms, order="K")
-        mean = objective(self._source(rows), atoms, self.problem, missing=self.missing) if n_rows else 0.0
-        return np.array([[mean * n_rows, n_rows]])
+        found = sum_losses(self._source(rows), np.array(self.atoms, order="K"), self.problem, missing=self.missing)
+        return np.sum(found, axis=0, keepdims=True)
 
     def _source(self, rows: Array) -> ArraySource:
         return ArraySource(np.ascontiguousarray(rows, self.atoms.dtype), allow_nan=self.missing)
@@ -46,7 +44,7 @@ def lazy_transform(model: MaskedDictionaryLearning, X: Any, client: Any) -> Any:
     rows, fitted = _prepare(model, X, client)
     k, dtype = model.components_.shape[0], model.components_.dtype
     chunks, meta = (rows.chunks[0], (k,)), np.empty((0, 0), dtype)
-    return rows.map_blocks(_codes, fitted, chunks=chunks, dtype=dtype, meta=meta, name=None, token="terafactor-encode")
+    return rows.map_blocks(_codes, fitted, chunks=chunks, dtype=dtype, meta=meta, token="terafactor-encode")
 
 
 def lazy_objective(model: MaskedDictionaryLearning, X: Any, client: Any) -> Any:

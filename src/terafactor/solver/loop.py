@@ -130,7 +130,8 @@ def run_loop(
                     stopped_by = stopped_by or "max_time"
                 if stopped_by is not None:
                     break
-        except ClusterError:  # the state is that of the last advance, and worth a checkpoint
-            notify(0, False, "cluster")
+        except ClusterError:
+            if fit.n_steps:  # the state is that of the last advance, and worth a checkpoint
+                notify(0, False, "cluster")
             raise
         notify(0, True, stopped_by or "n_epochs")
