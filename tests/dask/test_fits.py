@@ -19,8 +19,8 @@ pytestmark = pytest.mark.filterwarnings(
 PARAMETERS = {"n_components": 6, "alpha": 1.0, "shards": 3, "round_steps": 2, "n_epochs": 3, "random_state": 0}
 
 
-@pytest.fixture(scope="module")
-def X():
+@pytest.fixture(scope="module", name="X")
+def rows():
     return make_planted(500, 60, 6)[0]
 
 
@@ -134,7 +134,7 @@ def test_errors_name_the_problem(client, X, path, tmp_path):
         dask.MaskedDictionaryLearning(**PARAMETERS).fit(
             da.from_array(X, chunks=90)[da.from_array(X[:, 0] > 0, chunks=90)]
         )
-    with pytest.raises(DataError, match="dtype object"):
+    with pytest.raises(DataError, match="holds object, which is not a number"):
         dask.MaskedDictionaryLearning(**PARAMETERS).fit(da.from_array(X, chunks=90).astype(object))
     with pytest.raises(ParameterError, match=r"client must be a dask\.distributed\.Client, got str"):
         dask.MaskedDictionaryLearning(**PARAMETERS, client="tcp://x").fit(path)

@@ -15,7 +15,6 @@ from terafactor.data import MatrixSource
 from terafactor.data.source import SourceView, check_indices
 from terafactor.data.sources.dask import DaskSource
 from terafactor.data.views.rows import SelectedRows
-from terafactor.errors import DataError
 
 
 class ClusterArray(DaskSource):
@@ -31,6 +30,8 @@ class ClusterArray(DaskSource):
     def __init__(self, array: Any, client: Any) -> None:
         super().__init__(array)
         self.client = client
+        n_bytes = max(array.chunks[0]) * array.shape[1] * array.dtype.itemsize
+        check_memory(client, n_bytes, "the largest chunk of whole rows of the dask array", "rechunk it into fewer rows")
 
     def read(self, rows: Indices, columns: Indices | None = None) -> Array:
         check_indices(rows, self.shape[0], "rows")
@@ -110,11 +111,7 @@ class ArrayChunks:
 
     def __init__(self, source: MatrixSource, array: DaskSource, client: Any) -> None:
         whole = array.array.rechunk({1: -1})
-        if whole.dtype.kind not in "fiub":
-            raise DataError(f"the dask array has dtype {whole.dtype}: it needs numbers")
         borders = np.cumsum([0, *whole.chunks[0]])
-        largest = int(np.diff(borders).max()) * whole.shape[1] * whole.dtype.itemsize
-        check_memory(client, largest, "the largest chunk of the dask array", "rechunk it into fewer rows")
         self.client = client
         self._blocks = whole.to_delayed()[:, 0]
         self._base = ChunkedRows(array, borders.tolist())

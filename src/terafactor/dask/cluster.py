@@ -65,12 +65,12 @@ def environment() -> dict[str, str]:
     }
 
 
-def check_workers(client: Any) -> None:
+def check_workers(client: Any, timeout: float = TIMEOUT) -> None:
     """Compare the software and processors of all workers with those of this process.
 
     Another version of terafactor is an error; any other difference is a warning, since only last bits may differ.
     """
-    wait_for_workers(client)
+    wait_for_workers(client, timeout)
     try:
         found: Mapping[str, Mapping[str, str]] = client.run(environment)
     except ImportError as error:
@@ -174,9 +174,9 @@ def address_of(client: Any) -> str:
     return str(client.scheduler.address) if client.scheduler is not None else "an unknown address"
 
 
-def n_threads_of(client: Any) -> int:
+def n_threads_of(client: Any, timeout: float = TIMEOUT) -> int:
     """Return the number of threads of all workers, at least 1."""
-    wait_for_workers(client)
+    wait_for_workers(client, timeout)
     return max(1, sum(client.nthreads().values()))
 
 

@@ -52,7 +52,7 @@ class OnCluster(BaseEstimator):
         return {name: value for name, value in super().__getstate__().items() if name != "client"} | {"client": None}
 
     def _auto_shards(self) -> int:
-        return max(2, n_threads_of(find_client(self.client)))
+        return max(2, n_threads_of(find_client(self.client), self.timeout))
 
     def to_local(self) -> Any:
         """Return the same model as a plain estimator, which needs no cluster."""

@@ -81,7 +81,7 @@ class DaskExecutor:
         self.timeout = timeout
 
     def start(self, stream: BatchStream, problem: Problem, options: SolverOptions) -> None:
-        check_workers(self.client)
+        check_workers(self.client, self.timeout)
         self._stream, self._problem, self._sent = stream, problem, None
         self._chunks = chunked(stream.source, self.client)
         source = stream.source if self._chunks is None else self._chunks.template

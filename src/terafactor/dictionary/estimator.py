@@ -316,7 +316,7 @@ class MaskedDictionaryLearning(
         """Return minus the objective, so that higher is better, as model selection requires."""
         return -self.objective(X)
 
-    def plan(self, X: Any) -> Plan:
+    def plan(self, X: Any, *, workers: int | None = None, bandwidth: float = 1.25e9) -> Plan:
         """Predict memory, bytes read and, from a few timed steps, time of ``fit(X)``; the estimator does not change.
 
         Raises ParameterError if the fit needs more than the available memory.
@@ -324,12 +324,21 @@ class MaskedDictionaryLearning(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), MatrixSource, or anything else that open_source takes
+        workers : int, optional
+            Threads of all workers of a cluster; ``plan(X).cluster`` then predicts its rounds. ``shards="auto"`` is this
+            number.
+        bandwidth : float
+            Bytes per second between two machines of the cluster.
         """
         other = copy.copy(self)
         source = rows_of(other, X, reset=True)
-        options = options_of(self, source, seed=0)
+        shards = {"shards": workers} if workers is not None and self.shards == "auto" else {}
+        options = options_of(self, source, seed=0, **shards)
         masks_of(source, options.reduction, seed=0)
-        return solver.make_plan(source, problem_of(self), options, from_rows=self.init is None)
+        from_rows = self.init is None
+        return solver.make_plan(
+            source, problem_of(self), options, from_rows=from_rows, workers=workers, bandwidth=bandwidth
+        )
 
     @property
     def progress_(self) -> str:

@@ -18,6 +18,7 @@ from terafactor.data.prefetch import DEPTH, N_READERS
 from terafactor.errors import ParameterError
 from terafactor.problem import Problem
 from terafactor.solver.callbacks import Snapshot
+from terafactor.solver.cluster_plan import ClusterPlan
 from terafactor.solver.fit import fit, make_stream
 from terafactor.solver.options import SolverOptions
 
@@ -105,11 +106,17 @@ class Plan:
     seconds_per_step: float
     """Time of a step, including reading, measured on a few steps."""
 
+    cluster: ClusterPlan | None = None
+    """The same fit on a cluster, if one was asked for."""
+
     def as_dict(self) -> dict[str, Any]:
         """Return all numbers, including the computed ones, as plain values."""
         names = ("seconds_per_epoch", "seconds")
         computed = {name: getattr(self, name) for name in names}
-        return asdict(self) | computed | {"memory": asdict(self.memory) | {"peak": self.memory.peak}}
+        cluster = None if self.cluster is None else self.cluster.as_dict()
+        return (
+            asdict(self) | computed | {"memory": asdict(self.memory) | {"peak": self.memory.peak}, "cluster": cluster}
+        )
 
     @property
     def seconds_per_epoch(self) -> float:
@@ -122,10 +129,19 @@ class Plan:
         return self.n_epochs * self.seconds_per_epoch
 
 
-def make_plan(source: MatrixSource, problem: Problem, options: SolverOptions, *, from_rows: bool = True) -> Plan:
+def make_plan(
+    source: MatrixSource,
+    problem: Problem,
+    options: SolverOptions,
+    *,
+    from_rows: bool = True,
+    workers: int | None = None,
+    bandwidth: float = 1.25e9,
+) -> Plan:
     """Predict what ``fit`` needs. Raise ParameterError, before allocating anything large, if it exceeds the memory.
 
-    from_rows: whether atoms are initialized from rows of the source rather than given.
+    from_rows: whether atoms are initialized from rows of the source rather than given. workers, bandwidth: threads of a
+    cluster, and bytes per second between its machines, if the plan should include one.
 
     Examples
     --------
@@ -160,7 +176,22 @@ def make_plan(source: MatrixSource, problem: Problem, options: SolverOptions, *,
         seconds_per_step=0.0,
     )
     _refuse_too_large(plan, memory_of)
-    return replace(plan, seconds_per_step=_probe(source, problem, options))
+    alone = replace(options, shards=1)
+    plan = replace(plan, seconds_per_step=_probe(source, problem, alone))
+    if workers is None:
+        return plan
+    state_bytes = plan.memory.model + plan.memory.statistics
+    cluster = ClusterPlan(
+        shards=options.shards,
+        round_steps=options.round_steps,
+        workers=workers,
+        bandwidth=bandwidth,
+        state_bytes=state_bytes,
+        step_seconds=_probe(source, problem, replace(alone, n_threads=1)),
+        local_step_seconds=plan.seconds_per_step,
+        worker_bytes=4 * state_bytes + plan.memory.work + RESERVE,
+    )
+    return replace(plan, cluster=cluster)
 
 
 def _memory(source: MatrixSource, values_at_once: int, options: SolverOptions, from_rows: bool) -> Memory:
@@ -169,6 +200,8 @@ def _memory(source: MatrixSource, values_at_once: int, options: SolverOptions, f
     share = 1 / math.ceil(options.reduction)
     n_waiting = 2 if source.in_memory else DEPTH + 2 + N_READERS
     of_model = 3 * share + (options.statistics == "full") + options.exact
+    if options.shards > 1:  # a copy of the state for each shard, of which two are merged into a third
+        of_model = 2 * (options.shards + 1) + of_model * min(options.shards, options.n_threads)
     return Memory(
         model=matrix,
         statistics=matrix + 8 * (n_features + n_components**2),
