@@ -4,7 +4,7 @@ VENV := .venv
 BENCH_VENV := .venv-bench
 BIN := $(VENV)/bin
 
-.PHONY: install demo test soak check format bench bench-full paper peers learning reduction scaling clean
+.PHONY: install demo test soak check format bench bench-full paper peers learning reduction clusters scaling clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -19,6 +19,7 @@ help:
 	@echo "make peers       contests with other packages"
 	@echo "make learning    how fast the defaults learn, compared with other packages"
 	@echo "make reduction   whether fewer features per step pay, under an hour"
+	@echo "make clusters    what rounds and clusters bring, under half an hour"
 	@echo "make scaling     time, memory and bytes read as sizes grow"
 	@echo "make install     create .venv with every extra (other targets run it)"
 
@@ -82,6 +83,9 @@ learning: $(BENCH_VENV)/.installed
 
 reduction: install
 	$(BIN)/python -m benchmarks.reduction.run
+
+clusters: install
+	$(BIN)/python -m benchmarks.clusters.run
 
 scaling: install
 	$(BIN)/python -m benchmarks.scaling

@@ -57,7 +57,10 @@ class Cluster:
         process.wait(30)
 
     def client(self, **options: object) -> Client:
-        return Client(scheduler_file=str(self.file), **options)
+        client = Client(scheduler_file=str(self.file), **options)
+        if self.workers:
+            client.wait_for_workers(len(self.workers), timeout=120)
+        return client
 
     def _start(self, kind: str, *options: str) -> subprocess.Popen:
         command = [sys.executable, "-m", "dask", kind, "--scheduler-file", str(self.file), *options]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from terafactor._typing import Array, Indices
-from terafactor.dask.cluster import check_memory
+from terafactor.dask.cluster import TIMEOUT, check_memory, wait_for_workers
 from terafactor.data import MatrixSource
 from terafactor.data.source import SourceView, check_indices
 from terafactor.data.sources.dask import DaskSource
@@ -25,11 +25,14 @@ class ClusterArray(DaskSource):
     array : dask.array.Array
         Its chunk sizes must be known.
     client : dask.distributed.Client
+    timeout : float
+        Seconds to wait for a worker.
     """
 
-    def __init__(self, array: Any, client: Any) -> None:
+    def __init__(self, array: Any, client: Any, timeout: float = TIMEOUT) -> None:
         super().__init__(array)
         self.client = client
+        wait_for_workers(client, timeout)
         n_bytes = max(array.chunks[0]) * array.shape[1] * array.dtype.itemsize
         check_memory(client, n_bytes, "the largest chunk of whole rows of the dask array", "rechunk it into fewer rows")
 

@@ -181,7 +181,7 @@ def n_threads_of(client: Any, timeout: float = TIMEOUT) -> int:
 
 
 def check_memory(client: Any, n_bytes: int, what: str, advice: str) -> None:
-    """Raise ParameterError if ``n_bytes`` exceed the memory limit of some worker."""
+    """Raise ParameterError if ``n_bytes`` exceed the memory limit of some worker; at least one must be there."""
     limits = [worker.get("memory_limit") or 0 for worker in client.scheduler_info(n_workers=-1)["workers"].values()]
     least = min((limit for limit in limits if limit), default=0)
     if least and n_bytes > least:

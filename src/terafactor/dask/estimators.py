@@ -148,7 +148,7 @@ class MaskedDictionaryLearning(OnCluster, dictionary.MaskedDictionaryLearning):
         return DaskDictionaryTask(self)
 
     def _on_cluster(self, X: Any) -> Any:
-        return ClusterArray(X, find_client(self.client)) if is_dask_array(X) else X
+        return ClusterArray(X, find_client(self.client), self.timeout) if is_dask_array(X) else X
 
     def transform(self, X: Any, **options: Any) -> Any:
         """Return the codes of the rows of X; a Dask array for a Dask array.

@@ -1,0 +1,127 @@
+"""Write docs/results/clusters.md from the records."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.clusters.measure import DATA, STEPS
+from benchmarks.pages import machines, origin, table
+from benchmarks.results import load
+from terafactor.solver.cluster_plan import MERGE_BANDWIDTH, SECONDS_PER_TASK, ClusterPlan
+
+WORKERS, NETWORKS, DISKS = (1, 2, 4, 8, 16, 32, 64), (1, 10, 100), (0.2, 1.0, 5.0)
+"""Clusters on paper: threads, Gbit/s between machines, GB/s of the disk of each worker."""
+
+INTRODUCTION = """# Rounds and clusters
+
+Written by `make clusters` from the records in `benchmarks/output/clusters`; do not edit by hand.
+[Learning on a cluster](../clusters.md) explains rounds, shards and steps.
+
+## Steps
+
+Median sequential steps to 1 % above the end of a fit without shards, on held-out rows. With 4 shards, all do a step at
+the same time, and merge after 5. The fair rival has batches of 4 times the size, and would communicate after every
+step. The last column is the ratio of the two, its median and quartiles over seeds.
+"""
+
+OVERHEAD = """## Time of a round
+
+Packed store, p = 200,000, k = 70, l1 ball, batches of 40, 2 shards, 5 steps. Driver, scheduler and workers share two
+cores. Ideal: 5 steps on one thread, and {n_states} states of {state:.0f} MB at {bandwidth:.2f} GB/s, the speed at which
+Dask moves such an array between processes here. Both ways gave {models}.
+"""
+
+STUDY = """## A study of 2 TB, on paper
+
+Hours for a pass over 2,000 records of 1,200 volumes with 200,000 voxels, 70 maps, batches of 140. Columns: network
+between machines, disk of each worker, which it does not share. The time of a round is that of `terafactor plan`, with
+{step:.2f} s per step on one thread (measured with batches of 40, scaled by the number of operations), {merge:g} GB/s for
+merges and {task:g} ms per task. A worker has one thread; a machine that runs 8 counts as 8 workers.
+"""
+
+MEMORY = """## Memory of a worker
+
+Data of {data:,.0f} MB. `plan` said {said:,.0f} MB per worker; workers took at most {used:,.0f} MB more than before the fit,
+which includes compiled kernels and libraries.
+"""
+
+RECORDS = """## One task per record
+
+64 records of 40 x 20,000, packed as int16, encoded, and evaluated. The best of two turns; one and two workers wrote
+{same}.
+"""
+
+
+def write_page(folder: Path, page: Path) -> None:
+    """Write a section for each record."""
+    records = {name: record for name in (*DATA, "overhead", "memory", "records") if (record := load(name, folder))}
+    results = {name: record["result"] for name, record in records.items()}
+    lines = [INTRODUCTION, *steps([results[name] for name in DATA if name in results])]
+    lines += next((origin(records[name]) for name in DATA if name in records), [])
+    for name, section in (("overhead", overhead), ("memory", memory), ("records", record_tasks)):
+        if name in records:
+            lines += [*section(results[name]), *origin(records[name])]
+    if "overhead" in results:
+        lines += study(results["overhead"]["step_on_one_thread"])
+    lines += ["## Machine and versions", "", *machines(records.values())]
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text("\n".join(lines) + "\n")
+
+
+def steps(results: list[dict[str, Any]]) -> list[str]:
+    """Return the table of sequential steps."""
+    rows = []
+    for result in results:
+        serial, rival, rounds = result["steps"].values()
+        ratios = np.quantile(np.array(rounds) / np.array(rival), (0.25, 0.5, 0.75), method="nearest")
+        rows.append((result["title"], *(float(np.median(each)) for each in (serial, rival, rounds)),
+                     f"{ratios[1]:.2f} ({ratios[0]:.2f} to {ratios[2]:.2f})"))  # fmt: skip
+    return table(["data", "serial", "batches of 4 times the size", "4 shards, 5 steps per round", "ratio"], rows)
+
+
+def overhead(found: dict[str, Any]) -> list[str]:
+    """Return the section on the time of a round."""
+    serial, cluster = (float(np.median(found["seconds"][name])) for name in ("serial", "cluster"))
+    text = OVERHEAD.format(
+        state=found["state_bytes"] / 1e6, bandwidth=found["bandwidth"] / 1e9, n_states=found["n_states"],
+        models="one model" if found["n_models"] == 1 else "DIFFERENT models",
+    )  # fmt: skip
+    rows = [("one shard after the other, 2 threads each", serial), ("2 workers", cluster), ("ideal", found["ideal"]),
+            ("2 workers / ideal", cluster / found["ideal"])]  # fmt: skip
+    return [text, *table(["", "seconds per round"], rows)]
+
+
+def memory(found: dict[str, Any]) -> list[str]:
+    """Return the section on the memory of workers."""
+    numbers = {"data": found["data_bytes"], "said": found["said"], "used": max(found["used"])}
+    return [MEMORY.format(**{name: value / 1e6 for name, value in numbers.items()})]
+
+
+def record_tasks(found: dict[str, Any]) -> list[str]:
+    """Return the section on tasks per record."""
+    one, two = found["seconds"]["1"], found["seconds"]["2"]
+    rows = [(name, one[name], two[name], one[name] / two[name]) for name in one]
+    text = RECORDS.format(same="the same bytes" if found["n_results"] == 1 else "DIFFERENT bytes")
+    return [text, *table(["", "one worker, s", "two workers, s", "ratio"], rows)]
+
+
+def study(measured_step: float) -> list[str]:
+    """Return the table of a study of 2 TB for several clusters."""
+    n_rows, p, k, batch = 2000 * 1200, 200_000, 70, 140
+    step = measured_step * (3 * k + 4 * batch) / (3 * k + 4 * 40)
+    rows = []
+    for workers in WORKERS:
+        hours = []
+        for network, disk in itertools.product(NETWORKS, DISKS):
+            seconds = max(step, batch * p * 4 / (disk * 1e9))  # the next batches are read during a step
+            plan = ClusterPlan(workers, STEPS, workers, network * 1e9 / 8, 2 * k * p * 4, seconds, seconds, 0)
+            per_batch = seconds if workers == 1 else plan.round_seconds / (workers * STEPS)
+            hours.append(f"{n_rows / batch * per_batch / 3600:.2f}")
+        rows.append((workers, *hours))
+    titles = [f"{network} Gbit/s, {disk:g} GB/s" for network, disk in itertools.product(NETWORKS, DISKS)]
+    text = STUDY.format(step=step, merge=MERGE_BANDWIDTH / 1e9, task=1e3 * SECONDS_PER_TASK)
+    return [text, *table(["workers", *titles], rows)]
