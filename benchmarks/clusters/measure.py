@@ -158,7 +158,7 @@ def round_overhead(size: Size) -> dict[str, Any]:
                 seconds["serial"].append(round_seconds(serial, store))
                 seconds["cluster"].append(round_seconds(cluster, store))
                 digests |= {digest(serial.components_), digest(cluster.components_)}
-    # The driver sends the state to two workers, one of which sends its own to the other, which sends the merged one back.
+    # The driver sends the state to two workers, one sends its own to the other, which sends the merged one back.
     n_states = 4
     return {"seconds": seconds, "ideal": one_thread * STEPS + n_states * state_bytes / bandwidth,
             "step_on_one_thread": one_thread, "bandwidth": bandwidth, "state_bytes": state_bytes, "n_states": n_states,

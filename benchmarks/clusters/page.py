@@ -39,14 +39,14 @@ STUDY = """## A study of 2 TB, on paper
 
 Hours for a pass over 2,000 records of 1,200 volumes with 200,000 voxels, 70 maps, batches of 140. Columns: network
 between machines, disk of each worker, which it does not share. The time of a round is that of `terafactor plan`, with
-{step:.2f} s per step on one thread (measured with batches of 40, scaled by the number of operations), {merge:g} GB/s for
-merges and {task:g} ms per task. A worker has one thread; a machine that runs 8 counts as 8 workers.
+{step:.2f} s per step on one thread (measured with batches of 40, scaled by the number of operations), {merge:g} GB/s
+for merges and {task:g} ms per task. A worker has one thread; a machine that runs 8 counts as 8 workers.
 """
 
 MEMORY = """## Memory of a worker
 
-Data of {data:,.0f} MB. `plan` said {said:,.0f} MB per worker; workers took at most {used:,.0f} MB more than before the fit,
-which includes compiled kernels and libraries.
+Data of {data:,.0f} MB. `plan` said {said:,.0f} MB per worker; workers took at most {used:,.0f} MB more than before the
+fit, which includes compiled kernels and libraries.
 """
 
 RECORDS = """## One task per record
