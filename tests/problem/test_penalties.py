@@ -80,6 +80,19 @@ def test_codes_equal_a_literal_proximal_loop(penalty, data):
     assert (penalty.violation(gram, products, STRENGTH, codes + 0.1) > 1e-3).all()
 
 
+@pytest.mark.parametrize("share", [0.1, 0.01])
+@pytest.mark.parametrize("penalty", CONVEX, ids=repr)
+def test_the_tolerance_holds_for_nearly_dependent_atoms(penalty, share):
+    """The violation of the codes returned, not that of codes one update earlier, is at most the tolerance."""
+    random = np.random.default_rng(0)
+    atoms = random.standard_normal((K, 20)) + 4 * random.standard_normal(20)
+    gram, products = atoms @ atoms.T, random.standard_normal((200, 20)) @ atoms.T
+    strength = share * np.median(np.abs(products))
+    codes = penalty.codes(gram, products, strength, 1e-4)
+    scale = np.maximum(np.abs(products).max(axis=1), np.abs(codes @ gram).max(axis=1))
+    assert (penalty.violation(gram, products, strength, codes) / scale).max() <= 1e-4
+
+
 @pytest.mark.parametrize("n_nonzero", [1, 4, K])
 def test_matching_pursuit_equals_that_of_scikit_learn(data, n_nonzero):
     gram, products, _, _ = data
