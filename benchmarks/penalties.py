@@ -58,10 +58,9 @@ def spams_group_codes(
     ).T  # fmt: skip
 
 
-def alpha_of(penalty: Penalty, atoms: np.ndarray, rows: np.ndarray) -> float:
-    """Return the value of ``alpha="auto"``."""
-    strengths = penalty.zero_strength(rows @ atoms.T)
-    return float(penalty.auto_alpha(float(np.median(strengths)), 1.0) or 0.0)
+def alpha_of(penalty: GroupLasso, atoms: np.ndarray, rows: np.ndarray) -> float:
+    """Return a fifth of the strength for which the median row has a zero code; ``alpha="auto"`` is twice that."""
+    return 0.2 * float(np.median(penalty.zero_strength(rows @ atoms.T)))
 
 
 def codes(quick: bool) -> Iterator[Result]:
