@@ -213,7 +213,7 @@ def test_group_lasso_finds_the_planted_groups_with_the_default_alpha():
     planted = random.random((300, 20)) < 0.1
     planted = planted[planted.any(axis=1)]
     codes = random.standard_normal((len(planted), 60)) * np.repeat(planted, 3, axis=1)
-    products = (codes @ atoms + 0.1 * random.standard_normal((len(planted), 100))) @ atoms.T
+    products = (codes @ atoms + 0.2 * random.standard_normal((len(planted), 100))) @ atoms.T
     alpha = penalty.auto_alpha(float(np.median(penalty.zero_strength(products))), 1.0)
     found = penalty.codes(atoms @ atoms.T, products, alpha, 1e-6).reshape(-1, 20, 3).any(axis=2)
     assert (found == planted).mean() > 0.95
