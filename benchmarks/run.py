@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import brain, claims, core, missing, ratings, report, runs, sources
+from benchmarks import brain, claims, core, missing, penalties, ratings, report, runs, sources
 from benchmarks.harness import Bar
 from benchmarks.pages import machines, show, table
 from benchmarks.results import OUTPUT, commit_of, load, measured
@@ -21,6 +21,7 @@ SUITES = {
     "brain": brain.BENCHMARKS,
     "core": core.BENCHMARKS,
     "missing": missing.BENCHMARKS,
+    "penalties": penalties.BENCHMARKS,
     "sources": sources.BENCHMARKS,
     "ratings": ratings.BENCHMARKS,
     "runs": runs.BENCHMARKS,
@@ -33,8 +34,8 @@ HEADINGS = ("suite", "bar", "figure", "asked", "measured", "when", "commit")
 
 QUICK = [
     "core.recovery", "core.peers", "core.growth", "core.threads", "missing.recovery", "missing.cost", "missing.sparse",
-    "sources.reading", "sources.fitting", "brain.decompression", "ratings.accuracy", "ratings.recommend",
-    "ratings.reading", "runs.checkpoint", "claims.samples",
+    "penalties.codes", "sources.reading", "sources.fitting", "brain.decompression",
+    "ratings.accuracy", "ratings.recommend", "ratings.reading", "runs.checkpoint", "claims.samples",
 ]  # fmt: skip
 """Benchmarks that take less than five minutes together, with fewer repeats."""
 

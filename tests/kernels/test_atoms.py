@@ -5,7 +5,7 @@ import pytest
 
 from terafactor.kernels.atoms import BLOCK
 from terafactor.problem import NormBall
-from terafactor.problem.constraint import atom_sizes
+from terafactor.problem.constraints.norm_ball import atom_sizes
 from terafactor.solver.backends.threaded import ThreadedBackend
 from terafactor.testing import reference
 

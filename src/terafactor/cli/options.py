@@ -139,14 +139,16 @@ DICTIONARY = (
         option(
             str,
             PROBLEM,
-            "On codes: l1, l2, omp:N, simplex, group-lasso:SIZE, ...",
+            "On codes: l1 (sparse), l2, elastic-net:RATIO, or one of docs/penalties.md.",
             metavar="NAME",
         ),
         "l1",
     ),
     Parameter(
         "constraint",
-        option(str, PROBLEM, "On atoms: l1 (sparse), l2, elastic-net:RATIO.", metavar="NAME"),
+        option(
+            str, PROBLEM, "On atoms: l1 (sparse), l2, elastic-net:RATIO, or one of docs/penalties.md.", metavar="NAME"
+        ),
         "l2",
     ),
     Parameter("positive_code", option(bool, PROBLEM, "Require codes >= 0.", "--positive-code"), False),

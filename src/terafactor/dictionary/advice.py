@@ -13,7 +13,7 @@ from terafactor import solver
 from terafactor._format import count, number, percent
 from terafactor._typing import Array
 from terafactor.data import MatrixSource
-from terafactor.dictionary.defaults import choose_alpha
+from terafactor.dictionary.defaults import suggest_alpha
 from terafactor.errors import FitWarning
 from terafactor.problem import Problem
 from terafactor.solver import SolverOptions, State
@@ -85,13 +85,17 @@ def _about_codes(
     empty, dense = float((codes == 0).all(axis=1).mean()), float((codes != 0).mean())
     if empty <= MOST and dense <= MOST:
         return []
-    better = choose_alpha(problem, sample, atoms, options)
     alpha = number(problem.alpha)
     if empty > MOST:
-        what = f"{percent(empty)} of the rows have only zero codes: alpha={alpha} is too large"
+        what, other = (
+            f"{percent(empty)} of the rows have only zero codes: alpha={alpha} is too large",
+            "a smaller value",
+        )
     else:
-        what = f"{percent(dense)} of the codes are nonzero: alpha={alpha} is too small"
-    return [Advice(f"{what} for this data; try alpha={better:.2g}, or alpha='auto'")]
+        what, other = f"{percent(dense)} of the codes are nonzero: alpha={alpha} is too small", "a larger value"
+    better = suggest_alpha(problem, sample, atoms, options)
+    way_out = f"try {other}" if better is None else f"try alpha={better:.2g}, or alpha='auto'"
+    return [Advice(f"{what} for this data; {way_out}")]
 
 
 def _unused_atoms(state: State) -> list[Advice]:

@@ -87,23 +87,30 @@ def with_alpha(alpha: Any, problem: Problem, sample: MatrixSource, atoms: Array,
 
 
 def choose_alpha(problem: Problem, sample: MatrixSource, atoms: Array, options: SolverOptions) -> float:
-    """Return the value of ``alpha="auto"`` by the rule of the penalty. sample: some rows; atoms (k, p): initial ones.
+    """Return the value of ``alpha="auto"`` by the rule of the penalty; refuse a penalty without one."""
+    alpha = suggest_alpha(problem, sample, atoms, options)
+    if alpha is None:
+        raise ParameterError(f"alpha='auto' has no rule for {type(problem.penalty).__name__}: pass a number >= 0")
+    return alpha
+
+
+def suggest_alpha(problem: Problem, sample: MatrixSource, atoms: Array, options: SolverOptions) -> float | None:
+    """Return alpha by the rule of the penalty, None if it has no rule. sample: some rows; atoms (k, p): initial ones.
 
     With non-negative codes and atoms it is 0, because non-negative matrix factorization is sparse by itself.
     """
     penalty = problem.penalty
     rule = getattr(penalty, "auto_alpha", None)
-    if rule is not None and getattr(penalty, "positive", False) and problem.constraint.positive:
+    if rule is None:
+        return None
+    if getattr(penalty, "positive", False) and problem.constraint.positive:
         return 0.0
-    if rule is not None:
-        strengths = zero_strengths(sample, atoms, penalty, options.n_threads, missing=options.missing)
-        is_known = not np.isnan(strengths).all()
-        positive = strengths[strengths > 0]  # empty rows have zero codes anyway
-        median = float(np.median(positive)) if len(positive) else 0.0
-        alpha = rule(median if is_known else np.nan, even_atom_energy(problem.constraint, atoms.shape))
-        if alpha is not None:
-            return float(alpha)
-    raise ParameterError(f"alpha='auto' has no rule for {type(penalty).__name__}: pass a number >= 0")
+    strengths = zero_strengths(sample, atoms, penalty, options.n_threads, missing=options.missing)
+    is_known = not np.isnan(strengths).all()
+    positive = strengths[strengths > 0]  # empty rows have zero codes anyway
+    median = float(np.median(positive)) if len(positive) else 0.0
+    alpha = rule(median if is_known else np.nan, even_atom_energy(problem.constraint, atoms.shape))
+    return None if alpha is None else float(alpha)
 
 
 def even_atom_energy(constraint: NormBall, shape: tuple[int, ...]) -> float:

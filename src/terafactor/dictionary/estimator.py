@@ -25,7 +25,7 @@ from terafactor.dictionary.partial_fit import PartialFitTask
 from terafactor.dictionary.rows import DTYPES, rows_of
 from terafactor.dictionary.task import DictionaryTask
 from terafactor.errors import DataError, ParameterError
-from terafactor.problem import ElasticNet, NormBall, RandomMasks
+from terafactor.problem import NormBall, Penalty, RandomMasks
 from terafactor.report import Reporting
 from terafactor.solver import State
 from terafactor.solver.callbacks import Callback, Evaluation
@@ -67,9 +67,9 @@ class MaskedDictionaryLearning(
         Strength of the penalty on codes. "auto" adapts to the scale of X: for "l1", a fifth of the smallest alpha for
         which the median row has a zero code; for "l2", a tenth of the squared norm of an atom; 0 if both codes and
         atoms are non-negative. ``alpha_`` is the value used.
-    penalty : {"l1", "l2"} or ElasticNet, default="l1"
-        Omega: ``|a|_1`` for sparse codes, ``|a|^2 / 2`` for dense codes, or a mixture.
-    constraint : {"l2", "l1"} or NormBall, default="l2"
+    penalty : str or Penalty, default="l1"
+        Omega: "l1" for sparse codes, "l2" for dense codes, or one of docs/penalties.md, by name or as an object.
+    constraint : str or NormBall, default="l2"
         The ball that contains every atom; "l1" makes atoms sparse.
     positive_code, positive_dict : bool, default=False
         Whether codes, or atoms, must be >= 0.
@@ -185,7 +185,7 @@ class MaskedDictionaryLearning(
         n_components: int = 20,
         *,
         alpha: float | Literal["auto"] = "auto",
-        penalty: str | ElasticNet = "l1",
+        penalty: str | Penalty = "l1",
         constraint: str | NormBall = "l2",
         positive_code: bool = False,
         positive_dict: bool = False,

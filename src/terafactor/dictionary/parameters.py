@@ -21,7 +21,7 @@ from terafactor.data.source import MUST_BE_FINITE, check_finite
 from terafactor.dictionary import defaults
 from terafactor.errors import DataError, ParameterError
 from terafactor.problem import PowerDecay, Problem, RandomMasks
-from terafactor.problem.constraint import resolve_constraint
+from terafactor.problem.constraints import resolve_constraint
 from terafactor.problem.masks import resolve_masks
 from terafactor.problem.penalties import resolve_penalty
 from terafactor.solver.convergence import CONVERGED

@@ -8,7 +8,7 @@ from typing import Any
 
 from terafactor._typing import Array, is_number
 from terafactor.errors import ParameterError
-from terafactor.problem.constraint import NormBall
+from terafactor.problem.constraints.norm_ball import NormBall
 from terafactor.problem.penalties.elastic_net import ElasticNet
 from terafactor.problem.penalties.penalty import Penalty
 

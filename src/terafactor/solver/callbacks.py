@@ -13,7 +13,7 @@ import numpy as np
 
 from terafactor._typing import Array
 from terafactor.errors import ParameterError
-from terafactor.problem.constraint import atom_sizes
+from terafactor.problem.constraints.norm_ball import atom_sizes
 from terafactor.solver.state_dict import StateDict
 
 if TYPE_CHECKING:

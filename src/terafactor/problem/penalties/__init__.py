@@ -1,4 +1,4 @@
-"""Penalties on codes, one file each. Importing this package imports every file in it, which registers the penalties."""
+"""Penalties on codes, one file each. Importing this package imports every file in it, which registers them."""
 
 from importlib import import_module
 from pkgutil import iter_modules

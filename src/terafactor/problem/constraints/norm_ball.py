@@ -1,4 +1,4 @@
-"""The constraint on atoms."""
+"""The ball that contains every atom."""
 
 from __future__ import annotations
 
