@@ -1,7 +1,7 @@
 """Learn on the nodes of a SLURM queue with dask-jobqueue (``pip install dask-jobqueue``).
 
-Adapt the queue, the memory and the paths; all nodes must see the store under the same path. Run it in a small job, or in
-``tmux`` on a login node: the driver needs little processor time, and four times the memory of the model.
+Adapt the queue, the memory and the paths; all nodes must see the store under the same path. Run it in a small job, or
+in ``tmux`` on a login node: the driver needs little processor time, and four times the memory of the model.
 """
 
 from dask.distributed import Client
