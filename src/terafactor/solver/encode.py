@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
+from terafactor._threads import TILE, n_tiles
 from terafactor._typing import Array, Indices
 from terafactor.data import MatrixSource
 from terafactor.data.batch import observe
@@ -21,8 +22,7 @@ from terafactor.data.prefetch import DEPTH, prefetch
 from terafactor.data.source import read_finite, read_stored_finite
 from terafactor.problem import Penalty, Problem
 from terafactor.solver.backends import Backend, make_backend
-from terafactor.solver.coding import code_observed, code_rows
-from terafactor.solver.objective import row_losses
+from terafactor.solver.coding import code_rows, encode_rows
 
 VALUES_PER_PART = 2**22
 """Values read at once, or a few times as many if rows come in blocks."""
@@ -32,10 +32,6 @@ FINAL_TOLERANCE = 1e-6
 
 Progress = Callable[[int], None]
 """Called with the number of rows of each finished part."""
-
-
-def _ignore(n_rows: int) -> None:
-    pass
 
 
 @dataclass(frozen=True)
@@ -49,15 +45,6 @@ class Atoms:
     """Inner products of the atoms (k, k), float64."""
 
     backend: Backend
-
-    @classmethod
-    def of(cls, dictionary: Array, source: MatrixSource, backend: Backend) -> Self:
-        """Convert a dictionary to the precision of a source."""
-        given = dictionary.astype(source.dtype, copy=False)
-        in_order = given.flags.c_contiguous or given.flags.f_contiguous
-        atoms = backend.gather(given, None) if in_order else np.ascontiguousarray(given)
-        gram, _ = backend.correlate(np.empty((0, atoms.shape[1]), atoms.dtype), atoms)
-        return cls(atoms, gram, backend)
 
     @cached_property
     def by_feature(self) -> Array:
@@ -89,18 +76,28 @@ class WholeRows:
         return atoms.backend.products(self.values, atoms.dictionary)
 
     def encode(self, problem: Problem, atoms: Atoms) -> Array:
-        """Return the codes (b, k), float64."""
-        products = self.products(atoms)
-        if self.observed is None:
-            return code_rows(atoms.gram, products, problem, atoms.backend, 1.0)
-        return code_observed(
-            atoms.gram, products, atoms.by_feature, self.observed, problem, atoms.backend, self.values.shape[1]
-        )
+        """Return the codes (b, k)."""
+        p = self.values.shape[1]
+        return encode_rows(self.values, atoms.dictionary, problem, atoms.backend, p, self.observed, atoms.gram)
 
     def losses(self, problem: Problem, atoms: Atoms, codes: Array) -> Array:
-        """Return l(x) of the rows that have a value."""
-        losses = row_losses(self.values, atoms.dictionary, codes, problem, atoms.backend, self.observed)
-        return losses if self.observed is None else losses[self.observed.any(axis=1)]
+        """Return l(x) of the rows that have a value, float64."""
+        squares = np.zeros((n_tiles(self.values.shape[1]), len(self.values)))
+
+        def add(first: int, last: int) -> None:
+            for tile in range(first, last):
+                part = slice(tile * TILE, (tile + 1) * TILE)
+                residual = self.values[:, part] - codes @ atoms.dictionary[:, part]
+                if self.observed is not None:
+                    residual *= self.observed[:, part]
+                squares[tile] = np.einsum("ij,ij->i", residual, residual, dtype=np.float64)
+
+        atoms.backend.split(add, len(squares))
+        if self.observed is None:
+            return problem.losses(squares.sum(axis=0), codes, 1.0)
+        counts = self.observed.sum(axis=1)
+        losses = problem.losses(squares.sum(axis=0), codes, np.maximum(counts, 1) / self.values.shape[1])
+        return losses[counts > 0]
 
 
 @dataclass(frozen=True)
@@ -133,8 +130,9 @@ class StoredRows:
         return products
 
     def encode(self, problem: Problem, atoms: Atoms) -> Array:
-        """Return the codes (b, k), float64."""
-        return code_rows(atoms.gram, self.products(atoms), problem, atoms.backend, 1.0)
+        """Return the codes (b, k)."""
+        codes = code_rows(atoms.gram, self.products(atoms), problem, atoms.backend, 1.0)
+        return codes.astype(atoms.dictionary.dtype, copy=False)
 
     def losses(self, problem: Problem, atoms: Atoms, codes: Array) -> Array:
         """Return l(x) of the rows by ``|x - a D|^2 = |x|^2 - 2 a (x D')' + a D D' a'``: rows stay sparse.
@@ -147,6 +145,9 @@ class StoredRows:
         return problem.losses(np.maximum(squares, 0.0), precise, 1.0)
 
 
+Rows: TypeAlias = WholeRows | StoredRows
+
+
 def encode(
     source: MatrixSource,
     dictionary: Array,
@@ -155,7 +156,7 @@ def encode(
     *,
     missing: bool = False,
     sparse: bool = False,
-    progress: Progress = _ignore,
+    progress: Progress | None = None,
 ) -> Any:
     """Return the codes (n, k) of every row on ``dictionary`` (k, p); zero for rows without any value.
 
@@ -174,15 +175,12 @@ def encode(
     """
     codes = None if sparse else np.empty((source.shape[0], len(dictionary)), source.dtype)
     sparse_parts = []
-    with make_backend(n_threads) as backend:
-        atoms = Atoms.of(dictionary, source, backend)
-        with contextlib.closing(encoded_parts(source, atoms, problem, missing)) as parts:
-            for part, found in parts:
-                if codes is None:
-                    sparse_parts.append(csr_array(found))
-                else:
-                    codes[part.numbers] = found
-                progress(len(found))
+    with reading(source, dictionary, n_threads, missing) as (atoms, parts):
+        for part, found in encoded(parts, atoms, problem, progress):
+            if codes is None:
+                sparse_parts.append(csr_array(found))
+            else:
+                codes[part.numbers] = found
     return vstack(sparse_parts, format="csr") if codes is None else codes
 
 
@@ -194,7 +192,7 @@ def encode_to(
     n_threads: int = 1,
     *,
     missing: bool = False,
-    progress: Progress = _ignore,
+    progress: Progress | None = None,
 ) -> None:
     """Write the codes to a new ``.npy`` file or Zarr array, a bounded number of rows at a time.
 
@@ -214,12 +212,10 @@ def encode_to(
     shape = (source.shape[0], len(dictionary))
     with (
         new_matrix(out, shape, source.dtype) as write,
-        make_backend(n_threads) as backend,
-        contextlib.closing(encoded_parts(source, Atoms.of(dictionary, source, backend), problem, missing)) as parts,
+        reading(source, dictionary, n_threads, missing) as (atoms, parts),
     ):
-        for _, codes in parts:
+        for _, codes in encoded(parts, atoms, problem, progress):
             write(codes)
-            progress(len(codes))
 
 
 def objective(
@@ -236,13 +232,11 @@ def objective(
     0.21875
     """
     total, n_rows = 0.0, 0
-    with make_backend(n_threads) as backend:
-        atoms = Atoms.of(dictionary, source, backend)
-        with contextlib.closing(encoded_parts(source, atoms, problem, missing)) as parts:
-            for part, codes in parts:
-                losses = part.losses(problem, atoms, codes)
-                total += float(losses.sum())
-                n_rows += len(losses)
+    with reading(source, dictionary, n_threads, missing) as (atoms, parts):
+        for part, codes in encoded(parts, atoms, problem):
+            losses = part.losses(problem, atoms, codes)
+            total += float(losses.sum())
+            n_rows += len(losses)
     return total / n_rows if n_rows else math.nan
 
 
@@ -254,43 +248,49 @@ def zero_strengths(
     With missing values, the strength on the observed features is scaled up to all features. NaN if unknown.
     """
     strengths = np.full(source.shape[0], np.nan)
-    with make_backend(n_threads) as backend:
-        atoms = Atoms.of(dictionary, source, backend)
-        with contextlib.closing(row_parts(source, atoms, missing)) as parts:
-            for part in parts:
-                found = penalty.zero_strength(part.products(atoms))
-                if found is None:
-                    break
-                share = 1.0 if part.observed is None else part.observed.mean(axis=1)
-                strengths[part.numbers] = found / np.maximum(share, 1 / source.shape[1])
+    with reading(source, dictionary, n_threads, missing) as (atoms, parts):
+        for part in parts:
+            found = penalty.zero_strength(part.products(atoms))
+            if found is None:
+                break
+            share = 1.0 if part.observed is None else part.observed.mean(axis=1)
+            strengths[part.numbers] = found / np.maximum(share, 1 / source.shape[1])
     return strengths
 
 
-def row_parts(source: MatrixSource, atoms: Atoms, missing: bool) -> Generator[WholeRows | StoredRows, None, None]:
-    """Yield the rows of a source in order, a bounded number at a time."""
+@contextlib.contextmanager
+def reading(
+    source: MatrixSource, dictionary: Array, n_threads: int, missing: bool
+) -> Generator[tuple[Atoms, Iterator[Rows]], None, None]:
+    """Yield the atoms in the precision of a source, and its rows in order, a bounded number at a time."""
     stored = source.is_sparse and not missing
-    tasks: Iterator[Callable[[], WholeRows | StoredRows]] = (
-        partial(StoredRows.read, source, rows) if stored else partial(WholeRows.read, source, rows, missing)
-        for rows in consecutive_parts(source, rows_at_once(source, len(atoms.gram), stored))
-    )
-    with contextlib.closing(prefetch(tasks, 0 if source.in_memory else DEPTH)) as parts:
-        yield from parts
-
-
-def encoded_parts(
-    source: MatrixSource, atoms: Atoms, problem: Problem, missing: bool
-) -> Generator[tuple[WholeRows | StoredRows, Array], None, None]:
-    """Yield the rows of a source in order with their codes (b, k), a bounded number at a time."""
-    problem = replace(problem, code_tolerance=min(problem.code_tolerance, FINAL_TOLERANCE))
-    with contextlib.closing(row_parts(source, atoms, missing)) as parts:
-        for part in parts:
-            yield part, part.encode(problem, atoms).astype(atoms.dictionary.dtype, copy=False)
-
-
-def rows_at_once(source: MatrixSource, n_components: int, stored: bool) -> int:
-    """Return how many rows have about VALUES_PER_PART values, or codes. stored: whether only stored values are read."""
     per_row = source.shape[1] * source.stored_share if stored else source.shape[1]
-    return max(1, int(VALUES_PER_PART / max(per_row, n_components)))
+    rows_at_once = max(1, int(VALUES_PER_PART / max(per_row, len(dictionary))))
+    tasks: Iterator[Callable[[], Rows]] = (
+        partial(StoredRows.read, source, rows) if stored else partial(WholeRows.read, source, rows, missing)
+        for rows in consecutive_parts(source, rows_at_once)
+    )
+    given = dictionary.astype(source.dtype, copy=False)
+    in_order = given.flags.c_contiguous or given.flags.f_contiguous
+    with (
+        make_backend(n_threads) as backend,
+        contextlib.closing(prefetch(tasks, 0 if source.in_memory else DEPTH)) as parts,
+    ):
+        atoms = backend.gather(given, None) if in_order else np.ascontiguousarray(given)
+        gram, _ = backend.correlate(np.empty((0, atoms.shape[1]), atoms.dtype), atoms)
+        yield Atoms(atoms, gram, backend), parts
+
+
+def encoded(
+    parts: Iterable[Rows], atoms: Atoms, problem: Problem, progress: Progress | None = None
+) -> Iterator[tuple[Rows, Array]]:
+    """Yield each part with its codes (b, k), in the tolerance of codes that users see."""
+    problem = replace(problem, code_tolerance=min(problem.code_tolerance, FINAL_TOLERANCE))
+    for part in parts:
+        codes = part.encode(problem, atoms)
+        yield part, codes
+        if progress is not None:
+            progress(len(codes))
 
 
 def consecutive_parts(source: MatrixSource, at_once: int) -> Iterator[range]:

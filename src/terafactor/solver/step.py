@@ -1,4 +1,4 @@
-"""One step of Algorithm 1 of the paper: codes, statistics, atoms."""
+"""One step of Algorithm 1 of the paper: codes, statistics, atoms; and the surrogate that it minimizes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from terafactor._threads import TILE, n_tiles
 from terafactor._typing import Array, Indices
 from terafactor.data import Batch
 from terafactor.problem import Problem, Schedule
@@ -123,3 +124,21 @@ def feature_weights(state: State, columns: Indices | None, rows: Indices | int, 
     weights = np.minimum(1.0, gain * rows / np.maximum(counts, 1))
     dtype = state.data_code.dtype
     return (1 - weights).astype(dtype), (weights / np.maximum(rows, 1)).astype(dtype)
+
+
+def surrogate(state: State, problem: Problem, backend: Backend) -> float:
+    """Return ``1/2 Tr(D'D C) - Tr(D'B) + alpha * mean of Omega``: the surrogate h_t up to the mean of |x|^2 / 2.
+
+    The paper prints it with half the cross term, which would not have the gradient that it states.
+    """
+    quadratic, cross = np.zeros((2, n_tiles(state.dictionary.shape[1])))
+
+    def add(first: int, last: int) -> None:
+        for tile in range(first, last):
+            part = slice(tile * TILE, (tile + 1) * TILE)
+            atoms = np.ascontiguousarray(state.dictionary[:, part])
+            quadratic[tile] = np.vdot(atoms @ atoms.T, state.code_gram)
+            cross[tile] = np.vdot(atoms, np.ascontiguousarray(state.data_code[:, part]))
+
+    backend.split(add, len(cross))
+    return float(0.5 * quadratic.sum() - cross.sum() + float(problem.alpha) * state.mean_penalty)

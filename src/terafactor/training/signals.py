@@ -36,13 +36,10 @@ class StopSignals:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for name in RUN_SIGNALS if self.in_run else FIT_SIGNALS:
-                if hasattr(signal, name):  # Windows lacks SIGUSR1
-                    self._install(getattr(signal, name))
+                number = getattr(signal, name, None)  # Windows lacks SIGUSR1
+                if number and (self.in_run or signal.getsignal(number) is signal.default_int_handler):
+                    self._previous[number] = signal.signal(number, self._receive)
         return self
-
-    def _install(self, number: int) -> None:
-        if self.in_run or signal.getsignal(number) is signal.default_int_handler:
-            self._previous[number] = signal.signal(number, self._receive)
 
     def __exit__(self, *exception: Any) -> None:
         for number, handler in self._previous.items():

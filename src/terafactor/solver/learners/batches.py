@@ -6,14 +6,13 @@ import contextlib
 from collections.abc import Generator
 from typing import Any, ClassVar, Literal
 
-from terafactor._typing import Array
-from terafactor.data import Batch, BatchStream, MatrixSource
+from terafactor.data import BatchStream, MatrixSource
 from terafactor.problem import Problem
 from terafactor.solver.backends import Backend
 from terafactor.solver.maintain import Evidence, find_worst_rows
 from terafactor.solver.options import SolverOptions
 from terafactor.solver.state import State
-from terafactor.solver.step import step
+from terafactor.solver.step import UpdateAtoms, step, update_on_mask
 
 
 class BatchLearner:
@@ -27,6 +26,9 @@ class BatchLearner:
     """
 
     order: ClassVar[Literal["C", "F"] | None] = None
+
+    update: UpdateAtoms = staticmethod(update_on_mask)
+    """How a step updates the atoms: what subclasses replace."""
 
     def __init__(self, problem: Problem, options: SolverOptions, backend: Backend) -> None:
         self.problem = problem
@@ -42,9 +44,5 @@ class BatchLearner:
             yield from batches
 
     def advance(self, state: State, data: Any) -> Evidence:
-        codes = self.step(state, data)
+        codes = step(state, data, self.problem, self.options.schedule, self.backend, self.update)
         return Evidence(data.rows, codes, 1, data.n_bytes, find_worst_rows(state, data, codes, self.options))
-
-    def step(self, state: State, batch: Batch) -> Array:
-        """Do one step; return the codes (b, k)."""
-        return step(state, batch, self.problem, self.options.schedule, self.backend)

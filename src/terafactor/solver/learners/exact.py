@@ -13,7 +13,7 @@ import numpy as np
 
 from terafactor._threads import n_tiles
 from terafactor._typing import Array, Indices
-from terafactor.data import Batch, MatrixSource
+from terafactor.data import MatrixSource
 from terafactor.kernels.atoms import block_length, sweep_whole_atoms
 from terafactor.kernels.blas import address
 from terafactor.problem import Problem
@@ -21,20 +21,7 @@ from terafactor.solver.backends import Backend
 from terafactor.solver.learners.batches import BatchLearner
 from terafactor.solver.options import SolverOptions
 from terafactor.solver.state import State
-from terafactor.solver.step import step, update_on_mask
-
-
-class ExactLearner(BatchLearner):
-    """Does one step per batch; atoms move on the mask and are projected as a whole."""
-
-    order: ClassVar[Literal["C", "F"] | None] = "C"
-
-    @classmethod
-    def applies(cls, source: MatrixSource, problem: Problem, options: SolverOptions) -> bool:
-        return options.exact
-
-    def step(self, state: State, batch: Batch) -> Array:
-        return step(state, batch, self.problem, self.options.schedule, self.backend, update_whole_atoms)
+from terafactor.solver.step import update_on_mask
 
 
 def update_whole_atoms(
@@ -50,3 +37,14 @@ def update_whole_atoms(
         address("gemm", atoms.dtype), atoms, data_code, state.code_gram, *problem.constraint.as_scalars(), columns,
         candidates, partial, state.dictionary, state.sizes,
     )  # fmt: skip
+
+
+class ExactLearner(BatchLearner):
+    """Does one step per batch; atoms move on the mask and are projected as a whole."""
+
+    order: ClassVar[Literal["C", "F"] | None] = "C"
+    update = staticmethod(update_whole_atoms)
+
+    @classmethod
+    def applies(cls, source: MatrixSource, problem: Problem, options: SolverOptions) -> bool:
+        return options.exact

@@ -61,7 +61,7 @@ from terafactor.solver.learners.batches import BatchLearner
 from terafactor.solver.maintain import Evidence, find_worst_rows, has_unused_atoms
 from terafactor.solver.options import SolverOptions
 from terafactor.solver.state import State
-from terafactor.solver.step import blend_codes
+from terafactor.solver.step import blend_codes, step, update_on_mask
 
 MOST_ROWS = 2048
 """Bound on the rows of a group: their inner products take 32 MB, and their numbers fit in 16 bits."""
@@ -100,7 +100,7 @@ class SparseLearner(BatchLearner):
         if np.ptp(state.feature_counts) == 0:  # otherwise each feature weights the rows differently
             n_done = self._advance_in_subspace(state, data, codes)
         for part in data.parts[n_done:]:
-            codes[part] = self.step(state, data.batch(part))
+            codes[part] = step(state, data.batch(part), self.problem, self.options.schedule, self.backend)
         last = data.parts[-1]
         worst = None
         if has_unused_atoms(state, self.options):
@@ -130,15 +130,9 @@ class SparseLearner(BatchLearner):
         state.feature_counts += part.stop  # rows of all batches up to the last that was done
         subspace.write(state)
         if not moved:
-            self._sweep(state)
+            atoms, data_code = (self.backend.gather(matrix, None) for matrix in (state.dictionary, state.data_code))
+            update_on_mask(state, atoms, data_code, None, self.problem, self.backend)
         return n_done
-
-    def _sweep(self, state: State) -> None:
-        """Sweep over the atoms on the features."""
-        backend, ball = self.backend, self.problem.constraint.as_scalars()
-        atoms, data_code = backend.gather(state.dictionary, None), backend.gather(state.data_code, None)
-        backend.sweep(atoms, data_code, state.code_gram, ball, state.sizes, state.multipliers, whole=True)
-        backend.scatter(atoms, None, state.dictionary)
 
 
 def group_length(n_features: int, n_components: int, batch_size: int, stored_share: float) -> int:
