@@ -257,15 +257,11 @@ def check_finite(
             raise DataError(f"{name} contains {fault} at row {start + found[0]}, column {found[1]}; {advice}")
 
 
-def is_checked(source: MatrixSource, allow_nan: bool) -> bool:
-    """Whether the values of a source need no further check."""
-    return source.checked and (allow_nan or not source.holds_nan)
-
-
 def read_stored_finite(source: MatrixSource, rows: Indices) -> Any:
     """Read the stored entries of whole rows (b, p), with the check of :func:`read_finite`."""
     stored = source.read_stored(rows)
-    if not is_checked(source, allow_nan=False) and not np.isfinite(stored.data).all():
+    checked = source.checked and not source.holds_nan
+    if not checked and not np.isfinite(stored.data).all():
         read_finite(source, rows)  # raises an error that names the entry
     return stored
 
@@ -283,7 +279,8 @@ def read_finite(
     allow_nan, about_nan: as in :func:`check_finite`.
     """
     values = source.read(rows, columns)
-    found = None if is_checked(source, allow_nan) else first_unusable(values, allow_nan)
+    checked = source.checked and (allow_nan or not source.holds_nan)
+    found = None if checked else first_unusable(values, allow_nan)
     if found is None:
         return values
     fault, advice = describe_unusable(values[found], about_nan)

@@ -54,7 +54,7 @@ class Trainer:
             with unchanged_on_failure(task.estimator), StopSignals(in_run=journal.in_run) as signals:
                 begun = journal.begin(task, X, task.open_data(X))
                 task.prepare(begun.data, begun.start)
-                signals.defer()
+                signals.deferred = True
                 with journal.callbacks(task, begun, signals, self.callbacks) as ours:
                     task.learn(begun.data, [*ours, *self.callbacks, signals])
                 advice = [] if signals.received else task.review(begun.data)
