@@ -22,6 +22,9 @@ MAY_BE_MISSING = (
 )
 """Advice in errors about NaN where an estimator can treat it as missing."""
 
+CHECKED_ROWS = 64
+"""Rows whose values are checked at once; an error names the first row that has one."""
+
 
 @dataclass(frozen=True)
 class FeatureTiles:
@@ -243,15 +246,13 @@ def check_indices(indices: Indices, bound: int, what: str) -> None:
         raise IndexError(f"{what} must be between 0 and {bound - 1}, got {indices.min()} to {indices.max()}")
 
 
-def check_finite(
-    values: Array, name: str = "X", *, allow_nan: bool = False, about_nan: str = MAY_BE_MISSING, rows_at_once: int = 64
-) -> None:
+def check_finite(values: Array, name: str = "X", *, allow_nan: bool = False, about_nan: str = MAY_BE_MISSING) -> None:
     """Raise a DataError with the row and column of the first NaN, infinity or too large value of ``values`` (n, p).
 
     allow_nan: whether NaN marks missing values. about_nan: the advice in the error about NaN.
     """
-    for start in range(0, len(values), rows_at_once):
-        part = values[start : start + rows_at_once]
+    for start in range(0, len(values), CHECKED_ROWS):
+        part = values[start : start + CHECKED_ROWS]
         if (found := first_unusable(part, allow_nan)) is not None:
             fault, advice = describe_unusable(part[found], about_nan)
             raise DataError(f"{name} contains {fault} at row {start + found[0]}, column {found[1]}; {advice}")

@@ -78,7 +78,7 @@ class FitJournal(Journal):
 
     def begin(self, task: Task, X: Any, data: Any) -> TrainingSetup:
         held_out = None if self.validation is None else task.open_validation(self.validation, data)
-        return TrainingSetup(data, held_out, Start(task.seed(), validation=held_out))
+        return TrainingSetup(data, held_out, Start(task.seed()))
 
     @contextlib.contextmanager
     def callbacks(
