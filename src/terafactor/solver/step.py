@@ -19,45 +19,6 @@ UpdateAtoms = Callable[[State, Array, Array, "Indices | None", Problem, Backend]
 the problem and the backend."""
 
 
-def step(
-    state: State,
-    batch: Batch,
-    problem: Problem,
-    schedule: Schedule,
-    backend: Backend,
-    update: UpdateAtoms | None = None,
-) -> Array:
-    """Encode a batch, blend it into the statistics, sweep over the atoms; return the codes (b, k).
-
-    Changes ``state`` only, draws no random numbers and does no I/O. A batch without any observed value is skipped.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from terafactor.data import ArraySource
-    >>> from terafactor.problem import PowerDecay, Problem
-    >>> from terafactor.solver import SolverOptions, State, starting_atoms
-    >>> from terafactor.solver.backends import make_backend
-    >>> from terafactor.solver.fit import make_stream
-    >>> source = ArraySource(np.random.default_rng(0).standard_normal((200, 10)))
-    >>> problem, options = Problem(0.1), SolverOptions(n_components=3)
-    >>> state = State.start(starting_atoms(source, problem, options), problem, masked=options.masked)
-    >>> with make_backend(1) as backend:
-    ...     step(state, make_stream(source, options).batch(0), problem, PowerDecay(), backend).shape
-    (40, 3)
-    """
-    update = update or update_on_mask
-    state.n_batches += 1
-    if batch.values.size == 0:
-        return np.zeros((len(batch.values), len(state.dictionary)), state.dictionary.dtype)
-    atoms = backend.gather(state.dictionary, batch.columns)  # D on the mask; D itself without a mask
-    codes = encode_rows(batch.values, atoms, problem, backend, state.dictionary.shape[1], batch.observed)
-    gain = blend_codes(state, codes, batch.n_observed_rows, batch.mean_visits(state.feature_counts), problem, schedule)
-    data_code = blend_data(state, batch, codes, gain, backend)  # B on the mask
-    update(state, atoms, data_code, batch.columns, problem, backend)
-    return codes
-
-
 def update_on_mask(
     state: State, atoms: Array, data_code: Array, columns: Indices | None, problem: Problem, backend: Backend
 ) -> None:
@@ -67,6 +28,42 @@ def update_on_mask(
         whole=columns is None,
     )  # fmt: skip
     backend.scatter(atoms, columns, state.dictionary)
+
+
+def step(
+    state: State,
+    batch: Batch,
+    problem: Problem,
+    schedule: Schedule,
+    backend: Backend,
+    update: UpdateAtoms = update_on_mask,
+) -> Array:
+    """Encode a batch, blend it into the statistics, sweep over the atoms; return the codes (b, k).
+
+    Changes ``state`` only, draws no random numbers and does no I/O. A batch without any observed value is skipped.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from terafactor.data import Batch
+    >>> from terafactor.problem import PowerDecay, Problem
+    >>> from terafactor.solver import State
+    >>> from terafactor.solver.backends import make_backend
+    >>> rows, problem = np.random.default_rng(0).standard_normal((40, 10)), Problem(alpha=0.1)
+    >>> state = State.start(problem.constraint.fill(rows[:3]), problem, masked=False)
+    >>> with make_backend() as backend:
+    ...     step(state, Batch(np.arange(40), None, rows), problem, PowerDecay(), backend).shape
+    (40, 3)
+    """
+    state.n_batches += 1
+    if batch.values.size == 0:
+        return np.zeros((len(batch.values), len(state.dictionary)), state.dictionary.dtype)
+    atoms = backend.gather(state.dictionary, batch.columns)  # D on the mask; D itself without a mask
+    codes = encode_rows(batch.values, atoms, problem, backend, state.dictionary.shape[1], batch.observed)
+    gain = blend_codes(state, codes, batch.n_observed_rows, batch.mean_visits(state.feature_counts), problem, schedule)
+    data_code = blend_data(state, batch, codes, gain, backend)  # B on the mask
+    update(state, atoms, data_code, batch.columns, problem, backend)
+    return codes
 
 
 def blend_codes(
