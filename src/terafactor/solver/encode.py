@@ -110,14 +110,13 @@ class StoredRows:
     values: Any
     """A ``csr_array`` (b, p)."""
 
+    observed: None = None
+    """Every row has a value at each feature."""
+
     @classmethod
     def read(cls, source: MatrixSource, rows: range) -> Self:
         numbers = np.arange(rows.start, rows.stop)
         return cls(numbers, read_stored_finite(source, numbers))
-
-    @property
-    def observed(self) -> None:
-        """Every row has a value at each feature."""
 
     def products(self, atoms: Atoms) -> Array:
         """Return the inner products of rows and atoms (b, k), float64."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Generator
 from typing import Any, ClassVar, Literal
 
@@ -40,8 +39,7 @@ class BatchLearner:
         return True
 
     def read(self, stream: BatchStream, start: int, stop: int) -> Generator[Any, None, None]:
-        with contextlib.closing(stream.batches(start, stop, ahead=self.options.n_threads > 1)) as batches:
-            yield from batches
+        return stream.batches(start, stop, ahead=self.options.n_threads > 1)
 
     def advance(self, state: State, data: Any) -> Evidence:
         codes = step(state, data, self.problem, self.options.schedule, self.backend, self.update)

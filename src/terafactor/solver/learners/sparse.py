@@ -31,7 +31,6 @@ Gram matrix of the atoms becomes indefinite, codes have no minimum: this step is
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -91,8 +90,7 @@ class SparseLearner(BatchLearner):
     def read(self, stream: BatchStream, start: int, stop: int) -> Generator[SparseBatches, None, None]:
         source, options = stream.source, self.options
         length = group_length(source.shape[1], options.n_components, options.batch_size, source.stored_share)
-        with contextlib.closing(stream.sparse_batches(start, stop, length)) as groups:
-            yield from groups
+        return stream.sparse_batches(start, stop, length)
 
     def advance(self, state: State, data: SparseBatches) -> Evidence:
         codes = np.empty((len(data.rows), len(state.dictionary)), state.dictionary.dtype)
