@@ -19,7 +19,7 @@ from terafactor.problem import ElasticNet, NormBall, Problem
 from terafactor.solver import SolverOptions, State, objective
 from terafactor.solver.backends import make_backend
 from terafactor.solver.learners import choose_learner
-from terafactor.solver.objective import surrogate
+from terafactor.solver.step import surrogate
 
 REDUCTION, N_STEPS, N_COMPONENTS = 12, 360, 10
 BLUE, ORANGE = "#0072B2", "#D55E00"  # of the palette of Okabe and Ito

@@ -27,11 +27,6 @@ def n_tiles(n_features: int) -> int:
     return -(-n_features // TILE)
 
 
-def features_of(first: int, last: int, n_features: int) -> tuple[int, int]:
-    """Return the range of features of the tiles from ``first`` to ``last``."""
-    return first * TILE, min(last * TILE, n_features)
-
-
 def resolve_threads(n_threads: object) -> int:
     """Return the number of threads to use; None is the number of cores that this process may use."""
     if n_threads is None:

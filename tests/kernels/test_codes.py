@@ -8,7 +8,7 @@ from terafactor.kernels.statistics import add_rounding
 from terafactor.problem import ElasticNet, Problem
 from terafactor.solver.backends import make_backend
 from terafactor.solver.coding import encode_rows
-from terafactor.solver.objective import row_losses
+from terafactor.solver.encode import Atoms, WholeRows
 from terafactor.testing import reference
 
 PENALTIES = [ElasticNet(rho, positive) for rho in (0.0, 0.4, 1.0) for positive in (False, True)]
@@ -118,7 +118,8 @@ def test_losses_are_the_objective(penalty):
     problem = Problem(2.0, penalty)
     codes = encode(problem, values, atoms)
     with make_backend() as backend:
-        losses = row_losses(values, atoms, codes, problem, backend)
+        rows = WholeRows(np.arange(len(values)), values, observed=None)
+        losses = rows.losses(problem, Atoms(atoms, atoms @ atoms.T, backend), codes)
     expected = [
         1 / 2 * np.sum((x - a @ atoms) ** 2) + 2.0 * reference.omega(a, penalty.l1_ratio)
         for x, a in zip(values, codes, strict=True)

@@ -8,7 +8,7 @@ from terafactor.data.masks import Masks
 from terafactor.problem import ElasticNet, NormBall, PowerDecay, Problem
 from terafactor.solver import SolverOptions, State
 from terafactor.solver.backends import make_backend
-from terafactor.solver.objective import surrogate
+from terafactor.solver.step import surrogate
 from terafactor.testing import reference
 
 PROBLEMS = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -32,7 +32,14 @@ def prefetch(tasks: Iterable[Callable[[], Result]], depth: int = DEPTH) -> Gener
     if depth == 0:
         yield from (task() for task in tasks)
         return
-    yield from _run_until_slow(tasks)
+    n_slow = 0
+    for task in tasks:
+        start = time.perf_counter()
+        result = task()
+        n_slow = n_slow + 1 if time.perf_counter() - start > QUICK_SECONDS else 0
+        yield result
+        if n_slow == 2:
+            break
     pending: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(min(N_READERS, depth), "terafactor-reader") as readers:
         try:
@@ -45,15 +52,3 @@ def prefetch(tasks: Iterable[Callable[[], Result]], depth: int = DEPTH) -> Gener
         finally:
             for future in pending:
                 future.cancel()
-
-
-def _run_until_slow(tasks: Iterator[Callable[[], Result]]) -> Generator[Result, None, None]:
-    """Run tasks in the calling thread, until two in a row are slow."""
-    n_slow = 0
-    for task in tasks:
-        start = time.perf_counter()
-        result = task()
-        n_slow = n_slow + 1 if time.perf_counter() - start > QUICK_SECONDS else 0
-        yield result
-        if n_slow == 2:
-            return

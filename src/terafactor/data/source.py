@@ -24,6 +24,9 @@ MAY_BE_MISSING = (
 )
 """Advice in errors about NaN where an estimator can treat it as missing."""
 
+CHECKED_ROWS = 64
+"""Rows whose values are checked at once; an error names the first row that has one."""
+
 
 @dataclass(frozen=True)
 class FeatureTiles:
@@ -255,29 +258,23 @@ def check_indices(indices: Indices, bound: int, what: str) -> None:
         raise IndexError(f"{what} must be between 0 and {bound - 1}, got {indices.min()} to {indices.max()}")
 
 
-def check_finite(
-    values: Array, name: str = "X", *, allow_nan: bool = False, about_nan: str = MAY_BE_MISSING, rows_at_once: int = 64
-) -> None:
+def check_finite(values: Array, name: str = "X", *, allow_nan: bool = False, about_nan: str = MAY_BE_MISSING) -> None:
     """Raise a DataError with the row and column of the first NaN, infinity or too large value of ``values`` (n, p).
 
     allow_nan: whether NaN marks missing values. about_nan: the advice in the error about NaN.
     """
-    for start in range(0, len(values), rows_at_once):
-        part = values[start : start + rows_at_once]
+    for start in range(0, len(values), CHECKED_ROWS):
+        part = values[start : start + CHECKED_ROWS]
         if (found := first_unusable(part, allow_nan)) is not None:
             fault, advice = describe_unusable(part[found], about_nan)
             raise DataError(f"{name} contains {fault} at row {start + found[0]}, column {found[1]}; {advice}")
 
 
-def is_checked(source: MatrixSource, allow_nan: bool) -> bool:
-    """Whether the values of a source need no further check."""
-    return source.checked and (allow_nan or not source.holds_nan)
-
-
 def read_stored_finite(source: MatrixSource, rows: Indices) -> Any:
     """Read the stored entries of whole rows (b, p), with the check of :func:`read_finite`."""
     stored = source.read_stored(rows)
-    if not is_checked(source, allow_nan=False) and not np.isfinite(stored.data).all():
+    checked = source.checked and not source.holds_nan
+    if not checked and not np.isfinite(stored.data).all():
         read_finite(source, rows)  # raises an error that names the entry
     return stored
 
@@ -295,7 +292,8 @@ def read_finite(
     allow_nan, about_nan: as in :func:`check_finite`.
     """
     values = source.read(rows, columns)
-    found = None if is_checked(source, allow_nan) else first_unusable(values, allow_nan)
+    checked = source.checked and (allow_nan or not source.holds_nan)
+    found = None if checked else first_unusable(values, allow_nan)
     if found is None:
         return values
     fault, advice = describe_unusable(values[found], about_nan)

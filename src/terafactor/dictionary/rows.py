@@ -32,7 +32,7 @@ def rows_of(estimator: MaskedDictionaryLearning, X: Any, *, reset: bool, name: s
         else:
             _check_features(estimator, X, name)
         return X.absent_as_missing() if estimator.missing == "absent" else X
-    X = _fill_masked(estimator, in_native_order(prepare_for_validation(X, name)), name)
+    X = _fill_masked(estimator, prepare_for_validation(X, name), name)
     if issparse(X):
         check_sparse(X, name)
     if not reset and name != "X" and np.ndim(X) == 2 and X.shape[1] != estimator.n_features_in_:
@@ -86,10 +86,3 @@ def _fill_masked(estimator: MaskedDictionaryLearning, X: Any, name: str) -> Any:
     if estimator.missing != "nan":
         raise DataError(f"{name} is a masked array with masked entries: pass missing='nan' to treat them as missing")
     return np.ma.filled(X.astype(X.dtype if X.dtype in DTYPES else np.float64), np.nan)
-
-
-def in_native_order(X: Any) -> Any:
-    """Return X in native byte order; otherwise validation would convert float32 to float64."""
-    if isinstance(X, np.ndarray) and X.dtype.kind == "f" and not X.dtype.isnative:
-        return X.astype(X.dtype.newbyteorder("="))
-    return X

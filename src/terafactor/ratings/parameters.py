@@ -13,6 +13,7 @@ from terafactor.errors import ParameterError
 from terafactor.ratings.methods.masked import MaskedMethod
 from terafactor.ratings.methods.method import Method
 from terafactor.ratings.methods.per_item import PerItemMethod
+from terafactor.ratings.methods.step import CompletionOptions
 
 MASKED_ALPHA = 1.0
 """Default alpha of the algorithm of the paper for ratings from 1 to 5; cross-validation on MovieLens-1M selects 1.1."""
@@ -28,9 +29,10 @@ def method_of(estimator: Any, seed: int) -> Method:
     }  # fmt: skip
     if estimator.statistics == "per_feature":
         return PerItemMethod(
-            alpha=estimator.alpha, memory=estimator.memory, explicit_biases=estimator.explicit_biases,
-            keep_codes=estimator.stream == "items", **common,
-        )  # fmt: skip
+            options=CompletionOptions(estimator.alpha, estimator.memory, estimator.explicit_biases),
+            keep_codes=estimator.stream == "items",
+            **common,
+        )
     return MaskedMethod(
         alpha=MASKED_ALPHA if estimator.alpha is None else estimator.alpha, projection=estimator.projection,
         damping=estimator.damping, refit=estimator.codes == "refit", forgetting=estimator.forgetting, **common,

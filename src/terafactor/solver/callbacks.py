@@ -253,7 +253,7 @@ def evaluate(snapshot: Snapshot, objective: Callable[[RunningFit], float] | None
         n_samples=snapshot.n_samples,
         seconds=snapshot.seconds,
         bytes_read=snapshot.bytes_read,
-        surrogate=snapshot.surrogate(),
+        surrogate=running.surrogate(),
         objective=None if objective is None else objective(running),
         sparsity=sparsity(running.atoms()),
         memory=peak_memory(),

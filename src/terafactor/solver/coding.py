@@ -20,18 +20,26 @@ MOST_GRAMS = 2**16
 
 
 def encode_rows(
-    values: Array, atoms: Array, problem: Problem, backend: Backend, n_features: int, observed: Array | None = None
+    values: Array,
+    atoms: Array,
+    problem: Problem,
+    backend: Backend,
+    n_features: int,
+    observed: Array | None = None,
+    gram: Array | None = None,
 ) -> Array:
     """Return the codes (b, k) of the rows ``values`` (b, s) on ``atoms`` (k, s), in the type of the atoms.
 
     n_features: p, of which s are given. observed (b, s): True where there is a value (values are zero elsewhere);
-    None if there is one everywhere.
+    None if there is one everywhere. gram (k, k): that of the atoms, if known.
     """
-    gram, products = backend.correlate(values, atoms)
+    gram, products = backend.correlate(values, atoms) if gram is None else (gram, backend.products(values, atoms))
     if observed is None:
         codes = code_rows(gram, products, problem, backend, values.shape[1] / n_features)
     else:
-        codes = code_observed(gram, products, by_feature(atoms, backend), observed, problem, backend, n_features)
+        features = np.empty(atoms.T.shape, atoms.dtype)
+        backend.scatter(atoms, None, features.T)
+        codes = code_observed(gram, products, features, observed, problem, backend, n_features)
     return codes.astype(atoms.dtype, copy=False)
 
 
@@ -71,10 +79,3 @@ def code_observed(
 
     backend.split(work, -(-len(codes) // size))
     return codes
-
-
-def by_feature(atoms: Array, backend: Backend) -> Array:
-    """Return the transpose of ``atoms`` (k, s), in C order."""
-    features = np.empty(atoms.T.shape, atoms.dtype)
-    backend.scatter(atoms, None, features.T)
-    return features

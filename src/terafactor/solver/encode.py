@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +14,7 @@ from terafactor._typing import Array
 from terafactor.data import MatrixSource
 from terafactor.data.output import new_matrix, write_rows
 from terafactor.problem import Penalty, Problem
-from terafactor.solver.backends import make_backend
-from terafactor.solver.parts import Atoms, encoded_parts, row_parts
-
-Progress = Callable[[int], None]
-"""Called with the number of rows of each finished part."""
-
-
-def _ignore(n_rows: int) -> None:
-    pass
+from terafactor.solver.parts import Progress, encoded, reading
 
 
 def encode(
@@ -34,7 +25,7 @@ def encode(
     *,
     missing: bool = False,
     sparse: bool = False,
-    progress: Progress = _ignore,
+    progress: Progress | None = None,
 ) -> Any:
     """Return the codes (n, k) of every row on ``dictionary`` (k, p); zero for rows without any value.
 
@@ -53,15 +44,12 @@ def encode(
     """
     codes = None if sparse else np.empty((source.shape[0], len(dictionary)), source.dtype)
     sparse_parts = []
-    with make_backend(n_threads) as backend:
-        atoms = Atoms.of(dictionary, source, backend)
-        with contextlib.closing(encoded_parts(source, atoms, problem, missing)) as parts:
-            for part, found in parts:
-                if codes is None:
-                    sparse_parts.append(csr_array(found))
-                else:
-                    codes[part.numbers] = found
-                progress(len(found))
+    with reading(source, dictionary, n_threads, missing) as (atoms, parts):
+        for part, found in encoded(parts, atoms, problem, progress):
+            if codes is None:
+                sparse_parts.append(csr_array(found))
+            else:
+                codes[part.numbers] = found
     return vstack(sparse_parts, format="csr") if codes is None else codes
 
 
@@ -73,7 +61,7 @@ def encode_to(
     n_threads: int = 1,
     *,
     missing: bool = False,
-    progress: Progress = _ignore,
+    progress: Progress | None = None,
 ) -> None:
     """Write the codes to a new ``.npy`` file or Zarr array, a bounded number of rows at a time.
 
@@ -93,12 +81,10 @@ def encode_to(
     shape = (source.shape[0], len(dictionary))
     with (
         new_matrix(out, shape, source.dtype) as write,
-        make_backend(n_threads) as backend,
-        contextlib.closing(encoded_parts(source, Atoms.of(dictionary, source, backend), problem, missing)) as parts,
+        reading(source, dictionary, n_threads, missing) as (atoms, parts),
     ):
-        for _, codes in parts:
+        for _, codes in encoded(parts, atoms, problem, progress):
             write(codes)
-            progress(len(codes))
 
 
 def encode_rows_into(
@@ -132,11 +118,9 @@ def encode_rows_into(
     ...     np.load(f"{folder}/codes.npy").diagonal()
     array([0.75, 0.75, 0.75])
     """
-    with make_backend(n_threads) as backend:
-        atoms = Atoms.of(dictionary, source, backend)
-        with contextlib.closing(encoded_parts(source, atoms, problem, missing, parts)) as encoded:
-            for part, codes in encoded:
-                write_rows(scratch, int(part.numbers[0]), codes)
+    with reading(source, dictionary, n_threads, missing, parts) as (atoms, found):
+        for part, codes in encoded(found, atoms, problem):
+            write_rows(scratch, int(part.numbers[0]), codes)
 
 
 def objective(
@@ -180,14 +164,9 @@ def sum_losses(
     >>> mean_loss([each for task in found for each in task]) == objective(source, atoms, problem)
     True
     """
-    found = []
-    with make_backend(n_threads) as backend:
-        atoms = Atoms.of(dictionary, source, backend)
-        with contextlib.closing(encoded_parts(source, atoms, problem, missing, parts)) as encoded:
-            for part, codes in encoded:
-                losses = part.losses(problem, atoms, codes)
-                found.append((float(losses.sum()), len(losses)))
-    return found
+    with reading(source, dictionary, n_threads, missing, parts) as (atoms, found):
+        losses = (part.losses(problem, atoms, codes) for part, codes in encoded(found, atoms, problem))
+        return [(float(each.sum()), len(each)) for each in losses]
 
 
 def mean_loss(sums: Iterable[tuple[float, int]]) -> float:
@@ -207,13 +186,11 @@ def zero_strengths(
     With missing values, the strength on the observed features is scaled up to all features. NaN if unknown.
     """
     strengths = np.full(source.shape[0], np.nan)
-    with make_backend(n_threads) as backend:
-        atoms = Atoms.of(dictionary, source, backend)
-        with contextlib.closing(row_parts(source, atoms, missing)) as parts:
-            for part in parts:
-                found = penalty.zero_strength(part.products(atoms))
-                if found is None:
-                    break
-                share = 1.0 if part.observed is None else part.observed.mean(axis=1)
-                strengths[part.numbers] = found / np.maximum(share, 1 / source.shape[1])
+    with reading(source, dictionary, n_threads, missing) as (atoms, parts):
+        for part in parts:
+            found = penalty.zero_strength(part.products(atoms))
+            if found is None:
+                break
+            share = 1.0 if part.observed is None else part.observed.mean(axis=1)
+            strengths[part.numbers] = found / np.maximum(share, 1 / source.shape[1])
     return strengths

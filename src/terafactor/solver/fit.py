@@ -25,11 +25,11 @@ from terafactor.solver.convergence import ConvergenceMonitor
 from terafactor.solver.learners import choose_learner
 from terafactor.solver.loop import Advance, Elapsed, run_loop
 from terafactor.solver.maintain import maintain
-from terafactor.solver.objective import surrogate
 from terafactor.solver.options import SolverOptions
 from terafactor.solver.rounds import Executor, LocalExecutor, RoundLearner
 from terafactor.solver.state import State
 from terafactor.solver.state_dict import StateDict
+from terafactor.solver.step import surrogate
 from terafactor.solver.warm_up import warm_up
 
 

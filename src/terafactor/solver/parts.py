@@ -8,25 +8,28 @@ from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
+from terafactor._threads import TILE, n_tiles
 from terafactor._typing import Array, Indices
 from terafactor.data import MatrixSource
 from terafactor.data.batch import observe
 from terafactor.data.prefetch import DEPTH, prefetch
 from terafactor.data.source import read_finite, read_stored_finite
 from terafactor.problem import Problem
-from terafactor.solver.backends import Backend
-from terafactor.solver.coding import code_observed, code_rows
-from terafactor.solver.objective import row_losses
+from terafactor.solver.backends import Backend, make_backend
+from terafactor.solver.coding import code_rows, encode_rows
 
 VALUES_PER_PART = 2**22
 """Values read at once, or a few times as many if rows come in blocks."""
 
 FINAL_TOLERANCE = 1e-6
 """Tolerance of codes that users see; those of a step only update the atoms and may be less accurate."""
+
+Progress = Callable[[int], None]
+"""Called with the number of rows of each finished part."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +43,6 @@ class Atoms:
     """Inner products of the atoms (k, k), float64."""
 
     backend: Backend
-
-    @classmethod
-    def of(cls, dictionary: Array, source: MatrixSource, backend: Backend) -> Self:
-        """Convert a dictionary to the precision of a source."""
-        given = dictionary.astype(source.dtype, copy=False)
-        in_order = given.flags.c_contiguous or given.flags.f_contiguous
-        atoms = backend.gather(given, None) if in_order else np.ascontiguousarray(given)
-        gram, _ = backend.correlate(np.empty((0, atoms.shape[1]), atoms.dtype), atoms)
-        return cls(atoms, gram, backend)
 
     @cached_property
     def by_feature(self) -> Array:
@@ -80,18 +74,28 @@ class WholeRows:
         return atoms.backend.products(self.values, atoms.dictionary)
 
     def encode(self, problem: Problem, atoms: Atoms) -> Array:
-        """Return the codes (b, k), float64."""
-        products = self.products(atoms)
-        if self.observed is None:
-            return code_rows(atoms.gram, products, problem, atoms.backend, 1.0)
-        return code_observed(
-            atoms.gram, products, atoms.by_feature, self.observed, problem, atoms.backend, self.values.shape[1]
-        )
+        """Return the codes (b, k)."""
+        p = self.values.shape[1]
+        return encode_rows(self.values, atoms.dictionary, problem, atoms.backend, p, self.observed, atoms.gram)
 
     def losses(self, problem: Problem, atoms: Atoms, codes: Array) -> Array:
-        """Return l(x) of the rows that have a value."""
-        losses = row_losses(self.values, atoms.dictionary, codes, problem, atoms.backend, self.observed)
-        return losses if self.observed is None else losses[self.observed.any(axis=1)]
+        """Return l(x) of the rows that have a value, float64."""
+        squares = np.zeros((n_tiles(self.values.shape[1]), len(self.values)))
+
+        def add(first: int, last: int) -> None:
+            for tile in range(first, last):
+                part = slice(tile * TILE, (tile + 1) * TILE)
+                residual = self.values[:, part] - codes @ atoms.dictionary[:, part]
+                if self.observed is not None:
+                    residual *= self.observed[:, part]
+                squares[tile] = np.einsum("ij,ij->i", residual, residual, dtype=np.float64)
+
+        atoms.backend.split(add, len(squares))
+        if self.observed is None:
+            return problem.losses(squares.sum(axis=0), codes, 1.0)
+        counts = self.observed.sum(axis=1)
+        losses = problem.losses(squares.sum(axis=0), codes, np.maximum(counts, 1) / self.values.shape[1])
+        return losses[counts > 0]
 
 
 @dataclass(frozen=True)
@@ -104,14 +108,13 @@ class StoredRows:
     values: Any
     """A ``csr_array`` (b, p)."""
 
+    observed: None = None
+    """Every row has a value at each feature."""
+
     @classmethod
     def read(cls, source: MatrixSource, rows: range) -> Self:
         numbers = np.arange(rows.start, rows.stop)
         return cls(numbers, read_stored_finite(source, numbers))
-
-    @property
-    def observed(self) -> None:
-        """Every row has a value at each feature."""
 
     def products(self, atoms: Atoms) -> Array:
         """Return the inner products of rows and atoms (b, k), float64."""
@@ -124,8 +127,9 @@ class StoredRows:
         return products
 
     def encode(self, problem: Problem, atoms: Atoms) -> Array:
-        """Return the codes (b, k), float64."""
-        return code_rows(atoms.gram, self.products(atoms), problem, atoms.backend, 1.0)
+        """Return the codes (b, k)."""
+        codes = code_rows(atoms.gram, self.products(atoms), problem, atoms.backend, 1.0)
+        return codes.astype(atoms.dictionary.dtype, copy=False)
 
     def losses(self, problem: Problem, atoms: Atoms, codes: Array) -> Array:
         """Return l(x) of the rows by ``|x - a D|^2 = |x|^2 - 2 a (x D')' + a D D' a'``: rows stay sparse.
@@ -138,6 +142,45 @@ class StoredRows:
         return problem.losses(np.maximum(squares, 0.0), precise, 1.0)
 
 
+Rows: TypeAlias = WholeRows | StoredRows
+
+
+@contextlib.contextmanager
+def reading(
+    source: MatrixSource, dictionary: Array, n_threads: int, missing: bool, chosen: Iterable[range] | None = None
+) -> Generator[tuple[Atoms, Iterator[Rows]], None, None]:
+    """Yield the atoms in the precision of a source, and its rows in order, a bounded number at a time.
+
+    chosen: some of the parts of :func:`row_tasks`; None for all rows.
+    """
+    stored = source.is_sparse and not missing
+    tasks: Iterator[Callable[[], Rows]] = (
+        partial(StoredRows.read, source, rows) if stored else partial(WholeRows.read, source, rows, missing)
+        for rows in (consecutive_parts(source, len(dictionary), missing) if chosen is None else chosen)
+    )
+    given = dictionary.astype(source.dtype, copy=False)
+    in_order = given.flags.c_contiguous or given.flags.f_contiguous
+    with (
+        make_backend(n_threads) as backend,
+        contextlib.closing(prefetch(tasks, 0 if source.in_memory else DEPTH)) as parts,
+    ):
+        atoms = backend.gather(given, None) if in_order else np.ascontiguousarray(given)
+        gram, _ = backend.correlate(np.empty((0, atoms.shape[1]), atoms.dtype), atoms)
+        yield Atoms(atoms, gram, backend), parts
+
+
+def encoded(
+    parts: Iterable[Rows], atoms: Atoms, problem: Problem, progress: Progress | None = None
+) -> Iterator[tuple[Rows, Array]]:
+    """Yield each part with its codes (b, k), in the tolerance of codes that users see."""
+    problem = replace(problem, code_tolerance=min(problem.code_tolerance, FINAL_TOLERANCE))
+    for part in parts:
+        codes = part.encode(problem, atoms)
+        yield part, codes
+        if progress is not None:
+            progress(len(codes))
+
+
 def row_tasks(source: MatrixSource, n_components: int, *, missing: bool = False) -> list[list[range]]:
     """Return the parts in which rows are encoded, by the record in which they begin: one task per record.
 
@@ -145,51 +188,16 @@ def row_tasks(source: MatrixSource, n_components: int, *, missing: bool = False)
     small; records in which none begins have no task.
     """
     starts = [rows.start for rows in source.records]
-    parts = consecutive_parts(source, rows_at_once(source, n_components, _reads_stored(source, missing)))
+    parts = consecutive_parts(source, n_components, missing)
     by_record = itertools.groupby(parts, key=lambda part: bisect_right(starts, part.start))
     return [list(group) for _, group in by_record]
 
 
-def _reads_stored(source: MatrixSource, missing: bool) -> bool:
-    return source.is_sparse and not missing
-
-
-def row_parts(
-    source: MatrixSource, atoms: Atoms, missing: bool, parts: Iterable[range] | None = None
-) -> Generator[WholeRows | StoredRows, None, None]:
-    """Yield the rows of a source in order, a bounded number at a time. parts: some of the parts; None for all."""
-    stored = _reads_stored(source, missing)
-    if parts is None:
-        parts = consecutive_parts(source, rows_at_once(source, len(atoms.gram), stored))
-    tasks: Iterator[Callable[[], WholeRows | StoredRows]] = (
-        partial(StoredRows.read, source, rows) if stored else partial(WholeRows.read, source, rows, missing)
-        for rows in parts
-    )
-    with contextlib.closing(prefetch(tasks, 0 if source.in_memory else DEPTH)) as found:
-        yield from found
-
-
-def encoded_parts(
-    source: MatrixSource, atoms: Atoms, problem: Problem, missing: bool, parts: Iterable[range] | None = None
-) -> Generator[tuple[WholeRows | StoredRows, Array], None, None]:
-    """Yield the rows of a source in order with their codes (b, k), a bounded number at a time.
-
-    parts: some of the parts of :func:`row_tasks`; None for all.
-    """
-    problem = replace(problem, code_tolerance=min(problem.code_tolerance, FINAL_TOLERANCE))
-    with contextlib.closing(row_parts(source, atoms, missing, parts)) as found:
-        for part in found:
-            yield part, part.encode(problem, atoms).astype(atoms.dictionary.dtype, copy=False)
-
-
-def rows_at_once(source: MatrixSource, n_components: int, stored: bool) -> int:
-    """Return how many rows have about VALUES_PER_PART values, or codes. stored: whether only stored values are read."""
+def consecutive_parts(source: MatrixSource, n_components: int, missing: bool) -> Iterator[range]:
+    """Split all rows, in order, into parts of about VALUES_PER_PART values, or codes, that do not split row blocks."""
+    stored = source.is_sparse and not missing
     per_row = source.shape[1] * source.stored_share if stored else source.shape[1]
-    return max(1, int(VALUES_PER_PART / max(per_row, n_components)))
-
-
-def consecutive_parts(source: MatrixSource, at_once: int) -> Iterator[range]:
-    """Split all rows, in order, into parts of about ``at_once`` rows that do not split blocks of rows."""
+    at_once = max(1, int(VALUES_PER_PART / max(per_row, n_components)))
     start = stop = 0
     for record, rows in enumerate(source.records):
         blocks = source.row_blocks(record)

@@ -29,13 +29,11 @@ class RowsProgress:
     what : str
         The work, such as "packing".
     n_rows : int
-    console : rich.console.Console, optional
-        Where to show it; standard error by default.
     """
 
-    def __init__(self, what: str, n_rows: int, console: Console | None = None) -> None:
+    def __init__(self, what: str, n_rows: int) -> None:
         self.what, self.n_rows, self.done = what, n_rows, 0
-        self.console = console or Console(stderr=True)
+        self.console = Console(stderr=True)
         self._lock = Lock()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""One step of Algorithm 1 of the paper: codes, statistics, atoms."""
+"""One step of Algorithm 1 of the paper: codes, statistics, atoms; and the surrogate that it minimizes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
+from terafactor._threads import TILE, n_tiles
 from terafactor._typing import Array, Indices
 from terafactor.data import Batch
 from terafactor.problem import Problem, Schedule
@@ -23,45 +24,6 @@ class UpdateAtoms(Protocol):
         """atoms, data_code (k, s): D and B on the mask; columns (s,): its features, None for all."""
 
 
-def step(
-    state: State,
-    batch: Batch,
-    problem: Problem,
-    schedule: Schedule,
-    backend: Backend,
-    update: UpdateAtoms | None = None,
-) -> Array:
-    """Encode a batch, blend it into the statistics, sweep over the atoms; return the codes (b, k).
-
-    Changes ``state`` only, draws no random numbers and does no I/O. A batch without any observed value is skipped.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from terafactor.data import ArraySource
-    >>> from terafactor.problem import PowerDecay, Problem
-    >>> from terafactor.solver import SolverOptions, State, starting_atoms
-    >>> from terafactor.solver.backends import make_backend
-    >>> from terafactor.solver.fit import make_stream
-    >>> source = ArraySource(np.random.default_rng(0).standard_normal((200, 10)))
-    >>> problem, options = Problem(0.1), SolverOptions(n_components=3)
-    >>> state = State.start(starting_atoms(source, problem, options), problem, masked=False)
-    >>> with make_backend(1) as backend:
-    ...     step(state, make_stream(source, options).batch(0), problem, PowerDecay(), backend).shape
-    (40, 3)
-    """
-    update = update or update_on_mask
-    state.n_batches += 1
-    if batch.values.size == 0:
-        return np.zeros((len(batch.values), len(state.dictionary)), state.dictionary.dtype)
-    atoms = backend.gather(state.dictionary, batch.columns)  # D on the mask; D itself without a mask
-    codes = encode_rows(batch.values, atoms, problem, backend, state.dictionary.shape[1], batch.observed)
-    gain = blend_codes(state, codes, batch.n_observed_rows, batch.mean_visits(state.feature_counts), problem, schedule)
-    data_code = blend_data(state, batch, codes, gain, backend)  # B on the mask
-    update(state, atoms, data_code, batch.columns, problem, backend)
-    return codes
-
-
 def update_on_mask(
     state: State, atoms: Array, data_code: Array, columns: Indices | None, problem: Problem, backend: Backend
 ) -> None:
@@ -71,6 +33,42 @@ def update_on_mask(
         whole=columns is None,
     )  # fmt: skip
     backend.scatter(atoms, columns, state.dictionary)
+
+
+def step(
+    state: State,
+    batch: Batch,
+    problem: Problem,
+    schedule: Schedule,
+    backend: Backend,
+    update: UpdateAtoms = update_on_mask,
+) -> Array:
+    """Encode a batch, blend it into the statistics, sweep over the atoms; return the codes (b, k).
+
+    Changes ``state`` only, draws no random numbers and does no I/O. A batch without any observed value is skipped.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from terafactor.data import Batch
+    >>> from terafactor.problem import PowerDecay, Problem
+    >>> from terafactor.solver import State
+    >>> from terafactor.solver.backends import make_backend
+    >>> rows, problem = np.random.default_rng(0).standard_normal((40, 10)), Problem(alpha=0.1)
+    >>> state = State.start(problem.constraint.fill(rows[:3]), problem, masked=False)
+    >>> with make_backend() as backend:
+    ...     step(state, Batch(np.arange(40), None, rows), problem, PowerDecay(), backend).shape
+    (40, 3)
+    """
+    state.n_batches += 1
+    if batch.values.size == 0:
+        return np.zeros((len(batch.values), len(state.dictionary)), state.dictionary.dtype)
+    atoms = backend.gather(state.dictionary, batch.columns)  # D on the mask; D itself without a mask
+    codes = encode_rows(batch.values, atoms, problem, backend, state.dictionary.shape[1], batch.observed)
+    gain = blend_codes(state, codes, batch.n_observed_rows, batch.mean_visits(state.feature_counts), problem, schedule)
+    data_code = blend_data(state, batch, codes, gain, backend)  # B on the mask
+    update(state, atoms, data_code, batch.columns, problem, backend)
+    return codes
 
 
 def blend_codes(
@@ -128,3 +126,21 @@ def feature_weights(state: State, columns: Indices | None, rows: Indices | int, 
     weights = np.minimum(1.0, gain * rows / np.maximum(counts, 1))
     dtype = state.data_code.dtype
     return (1 - weights).astype(dtype), (weights / np.maximum(rows, 1)).astype(dtype)
+
+
+def surrogate(state: State, problem: Problem, backend: Backend) -> float:
+    """Return ``1/2 Tr(D'D C) - Tr(D'B) + alpha * mean of Omega``: the surrogate h_t up to the mean of |x|^2 / 2.
+
+    The paper prints it with half the cross term, which would not have the gradient that it states.
+    """
+    quadratic, cross = np.zeros((2, n_tiles(state.dictionary.shape[1])))
+
+    def add(first: int, last: int) -> None:
+        for tile in range(first, last):
+            part = slice(tile * TILE, (tile + 1) * TILE)
+            atoms = np.ascontiguousarray(state.dictionary[:, part])
+            quadratic[tile] = np.vdot(atoms @ atoms.T, state.code_gram)
+            cross[tile] = np.vdot(atoms, np.ascontiguousarray(state.data_code[:, part]))
+
+    backend.split(add, len(cross))
+    return float(0.5 * quadratic.sum() - cross.sum() + float(problem.alpha) * state.mean_penalty)

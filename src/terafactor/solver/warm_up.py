@@ -10,7 +10,7 @@ import numpy as np
 
 from terafactor.data import ArraySource, MatrixSource, SparseSource
 from terafactor.kernels.jit import announcing_compilation
-from terafactor.problem import PowerDecay, Problem
+from terafactor.problem import NormBall, PowerDecay, Problem
 from terafactor.solver.options import SolverOptions
 
 _ready: set[Hashable] = set()
@@ -36,7 +36,9 @@ def warm_up(source: MatrixSource, problem: Problem, options: SolverOptions) -> N
     toy_options = replace(
         options, batch_size=3, n_epochs=1, n_threads=1, reduction=2 if masked else 1, tol=0.0, max_time=None
     )
-    toy_problem = replace(problem, alpha=0.1, constraint=problem.constraint.ball)
+    ball = problem.constraint
+    plain_ball = NormBall(ball.norm, ball.radius, ball.l1_ratio, ball.positive)  # not the grid of a SmoothBall
+    toy_problem = replace(problem, alpha=0.1, constraint=plain_ball)
     key = (source.dtype, sparse, repr(toy_problem), repr(replace(toy_options, seed=0, schedule=PowerDecay())))
 
     def work() -> None:

@@ -60,7 +60,8 @@ class Journal:
 
     def end(self, task: Task, signals: StopSignals, advice: Sequence[Any]) -> None:
         """Finish; raise KeyboardInterrupt if Ctrl-C stopped the fit."""
-        signals.raise_if_received()
+        if signals.received is not None:
+            raise KeyboardInterrupt
 
 
 class FitJournal(Journal):
@@ -77,7 +78,7 @@ class FitJournal(Journal):
 
     def begin(self, task: Task, X: Any, data: Any) -> TrainingSetup:
         held_out = None if self.validation is None else task.open_validation(self.validation, data)
-        return TrainingSetup(data, held_out, Start(task.seed(), validation=held_out))
+        return TrainingSetup(data, held_out, Start(task.seed()))
 
     @contextlib.contextmanager
     def callbacks(
@@ -91,6 +92,6 @@ class FitJournal(Journal):
     def end(self, task: Task, signals: StopSignals, advice: Sequence[Any]) -> None:
         task.estimator.history_ = self.recorder.history
         task.estimator.stopped_by_ = self.recorder.stopped_by if signals.received is None else "interrupt"
-        signals.raise_if_received()
+        super().end(task, signals, advice)
         for warning in advice:
             warnings.warn(warning.text, warning.category, stacklevel=4)  # the line that calls ``fit``

@@ -15,7 +15,7 @@ RUN_SIGNALS = ("SIGTERM", "SIGUSR1", "SIGINT")
 
 
 class StopSignals:
-    """Callback and ``with`` block that turn signals into a stop: at once, or between steps after :meth:`defer`.
+    """Callback and ``with`` block that turn signals into a stop: at once, or between steps once ``deferred``.
 
     An exception raised inside a step would leave the statistics half updated. A second Ctrl-C interrupts at once.
     Outside the main thread, where Python delivers no signals, this class does nothing.
@@ -30,27 +30,20 @@ class StopSignals:
     def __init__(self, *, in_run: bool = False) -> None:
         self.in_run = in_run
         self.received: str | None = None
-        self._deferred = False
+        self.deferred = False
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for name in RUN_SIGNALS if self.in_run else FIT_SIGNALS:
-                if hasattr(signal, name):  # Windows lacks SIGUSR1
-                    self._install(getattr(signal, name))
+                number = getattr(signal, name, None)  # Windows lacks SIGUSR1
+                if number and (self.in_run or signal.getsignal(number) is signal.default_int_handler):
+                    self._previous[number] = signal.signal(number, self._receive)
         return self
-
-    def _install(self, number: int) -> None:
-        if self.in_run or signal.getsignal(number) is signal.default_int_handler:
-            self._previous[number] = signal.signal(number, self._receive)
 
     def __exit__(self, *exception: Any) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
-
-    def defer(self) -> None:
-        """Let signals wait for the end of the current step from now on."""
-        self._deferred = True
 
     def __call__(self, snapshot: Snapshot) -> bool:
         return self.received is not None
@@ -59,15 +52,10 @@ class StopSignals:
         """Return the name of the signal that ended a fit, for which a signal is a callback; else ``stopped_by``."""
         return self.received if self.received is not None and stopped_by == "callback" else stopped_by
 
-    def raise_if_received(self) -> None:
-        """Raise the deferred KeyboardInterrupt, now that the model is consistent."""
-        if self.received is not None:
-            raise KeyboardInterrupt
-
     def _receive(self, number: int, frame: FrameType | None) -> None:
         name = signal.Signals(number).name
-        if self.in_run and not self._deferred:
+        if self.in_run and not self.deferred:
             raise RunInterruptedError(f"stopped by {name} before the first step: run the same command again")
-        if not self._deferred or name == self.received == "SIGINT":
+        if not self.deferred or name == self.received == "SIGINT":
             raise KeyboardInterrupt
         self.received = name

@@ -39,9 +39,6 @@ class Start:
     elapsed: Elapsed | None = None
     """Time and bytes that the interrupted fit had used."""
 
-    validation: Any = None
-    """Validation data of the user, which may also be used for model choices."""
-
 
 class Task(ABC):
     """One training of an estimator. ``data`` is what :meth:`open_data` returns; the Trainer only passes it on.

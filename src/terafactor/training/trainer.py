@@ -12,7 +12,7 @@ from rich.console import Console
 from terafactor._checks import check_callbacks
 from terafactor.runs.checkpoint import CheckpointPolicy
 from terafactor.solver.callbacks import Callback
-from terafactor.training.journal import FitJournal, Journal, TrainingSetup
+from terafactor.training.journal import FitJournal, Journal
 from terafactor.training.run import RunJournal
 from terafactor.training.signals import StopSignals
 from terafactor.training.task import Task
@@ -54,15 +54,12 @@ class Trainer:
             with unchanged_on_failure(task.estimator), StopSignals(in_run=journal.in_run) as signals:
                 begun = journal.begin(task, X, task.open_data(X))
                 task.prepare(begun.data, begun.start)
-                signals.defer()
-                self._learn(begun, signals)
+                signals.deferred = True
+                with journal.callbacks(task, begun, signals, self.callbacks) as ours:
+                    task.learn(begun.data, [*ours, *self.callbacks, signals])
                 advice = [] if signals.received else task.review(begun.data)
             task.commit()
             journal.end(task, signals, advice)
-
-    def _learn(self, begun: TrainingSetup, signals: StopSignals) -> None:
-        with self.journal.callbacks(self.task, begun, signals, self.callbacks) as ours:
-            self.task.learn(begun.data, [*ours, *self.callbacks, signals])
 
 
 def train(

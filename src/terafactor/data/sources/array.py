@@ -93,6 +93,8 @@ def as_numeric(data: Any, name: str) -> Any:
             f"{name} must be a matrix of shape (rows, features), such as a NumPy array, a data frame, a SciPy sparse "
             f"matrix or the path of a file, got {type(data).__name__}{hint}"
         )
+    if isinstance(data, np.ndarray) and not data.dtype.isnative:  # validation would convert float32 to float64
+        data = data.astype(data.dtype.newbyteorder("="))
     if type(data) is not np.ndarray or data.dtype.kind in "fiubc":
         return data
     if data.dtype.kind not in "OUS":

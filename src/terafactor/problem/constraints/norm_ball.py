@@ -73,11 +73,6 @@ class NormBall:
             return 1.0, 0.0, float(self.radius), self.positive
         return float(self.l1_ratio), 1.0 - float(self.l1_ratio), float(self.radius), self.positive
 
-    @property
-    def ball(self) -> NormBall:
-        """The plain ball, without what a subclass adds."""
-        return NormBall(self.norm, self.radius, self.l1_ratio, self.positive)
-
     def size(self, dictionary: Array) -> Array:
         """Return psi of each atom of ``dictionary`` (k, p) relative to its limit: at most 1 inside the ball."""
         return self.psi(dictionary) / self.as_scalars()[2]

@@ -15,7 +15,7 @@ from terafactor._typing import Array, Indices
 from terafactor.kernels.ratings import row_width
 from terafactor.ratings.methods.batches import RatingBatch, make_batches, make_update_batches
 from terafactor.ratings.methods.state import DAMPING, CompletionState
-from terafactor.ratings.methods.step import MEMORY, CompletionOptions, step
+from terafactor.ratings.methods.step import CompletionOptions, step
 from terafactor.ratings.serving.model import Codes, RatingModel
 from terafactor.ratings.table.history import RatingUpdate
 from terafactor.ratings.table.table import RatingTable
@@ -36,16 +36,10 @@ class PerItemMethod:
     """Learns each item from the codes of its own users."""
 
     n_components: int
-    alpha: float | None
-    """Ridge per standardized rating; None learns noise and priors instead."""
+    options: CompletionOptions
+    """Parameters of a step."""
 
     seed: int
-    memory: float = MEMORY
-    """Passes over the data in which the weight of a rating decays to 1 / e."""
-
-    explicit_biases: bool = False
-    """Whether two factors are biases of users and items."""
-
     keep_codes: bool = False
     """Whether state_dicts hold the code of each user at its last step."""
 
@@ -111,7 +105,7 @@ class PerItemMethod:
 
     def item_model(self, state: CompletionState) -> RatingModel:
         """Return the item side of the model."""
-        return state.item_model(self.alpha)
+        return state.item_model(self.options.alpha)
 
     def codes(self, state: CompletionState, table: RatingTable, executor: Executor) -> Codes:
         """Return the codes of the users of a table."""
@@ -128,11 +122,6 @@ class PerItemMethod:
         factors, variances = state_dict.array("last_codes", (2, None, row_width(self.n_components)), np.float32)
         return Codes(factors, variances, np.zeros(len(factors), np.float32))
 
-    @property
-    def step_options(self) -> CompletionOptions:
-        """Parameters of a step."""
-        return CompletionOptions(self.alpha, self.memory, self.explicit_biases)
-
     def _initial_state(self, table: RatingTable) -> CompletionState:
         """Return the state before the first step, with the mean and the standard deviation of the ratings."""
         offset = float(table.values.mean(dtype=np.float64))
@@ -142,7 +131,11 @@ class PerItemMethod:
         totals = np.bincount(table.items, table.values, table.shape[1])
         means = (totals - offset * counts) / scale / (counts + DAMPING)
         state = CompletionState.initial(
-            means, self.n_components, self.seed, learned=self.alpha is None, explicit_biases=self.explicit_biases
+            means,
+            self.n_components,
+            self.seed,
+            learned=self.options.learned,
+            explicit_biases=self.options.explicit_biases,
         )
         state.offset, state.scale = offset, scale
         state.totals += counts
@@ -205,7 +198,7 @@ class CompletionFit:
             if epoch > 0 and place == 0:
                 self.state.last_error = self.state.mean_error
             batch = self.batches[self._order(epoch)[place]]
-            codes = step(self.state, batch, self.method.step_options, self.executor)
+            codes = step(self.state, batch, self.method.options, self.executor)
             if self.last_codes is not None:
                 self.last_codes[:, batch.users] = codes
             self.state.n_batches += 1

@@ -15,9 +15,6 @@ from terafactor.ratings.methods.batches import RatingBatch
 from terafactor.ratings.methods.encode import encode, prior_arrays, split_by_ratings
 from terafactor.ratings.methods.state import ITEM_BIAS, USER_BIAS, CompletionState
 
-MEMORY = 0.56
-"""Long enough to average over batches, short enough to forget codes computed from poorer items."""
-
 MIN_NOISE = 1e-3
 """Smallest noise variance of standardized ratings: keeps systems well conditioned."""
 
@@ -29,10 +26,10 @@ class CompletionOptions:
     alpha: float | None
     """Ridge per standardized rating; None learns noise and priors instead."""
 
-    memory: float = MEMORY
+    memory: float
     """Passes over the data in which the weight of a rating decays to 1 / e."""
 
-    explicit_biases: bool = False
+    explicit_biases: bool
     """Whether the coordinates that multiply biases are fixed at one."""
 
     @property

@@ -207,7 +207,7 @@ def stable_order(keys: Array, n_keys: int) -> tuple[Indices, Array]:
     count_keys(keys, counts)
     starts = np.concatenate([[0], np.cumsum(counts)])
     places = np.arange(len(keys), dtype=np.int32 if len(keys) < 2**31 else np.int64)
-    order, unused = np.empty_like(places), np.empty(len(keys), np.int8)
+    order, unused = np.empty_like(places), np.empty(len(keys), np.float32)  # of the type of ratings: compiled anyway
     sort_by_user(np.arange(n_keys), keys, places, unused, starts[:-1].copy(), order, unused)
     return starts, order
 

@@ -66,9 +66,9 @@ class AtomsPanel(Panel):
         return draw_curves(context) if context.feature_names is None else draw_map(context)
 
 
-def draw_pictures(context: ReportContext, max_atoms: int = MAX_ATOMS) -> str:
+def draw_pictures(context: ReportContext) -> str:
     """Return all atoms as pictures of one sprite sheet."""
-    shown = context.atom_order[:max_atoms]
+    shown = context.atom_order[:MAX_ATOMS]
     shape = context.picture_shape or (1, 1, 1)
     each = pictures.MAX_PIXELS // len(shown)
     atoms = np.concatenate([pictures.shrink(atom.reshape(1, *shape), each) for atom in _atoms(context, shown)])

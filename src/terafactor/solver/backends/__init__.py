@@ -12,10 +12,15 @@ from typing import Any, Protocol, Self
 
 from terafactor._typing import Array, Indices
 from terafactor.errors import ParameterError
+from terafactor.solver.backends.numpy import NumpyBackend
+from terafactor.solver.backends.threaded import ThreadedBackend
 
 
 class Backend(Protocol):
-    """Operations on features. Use it as a context manager around the steps."""
+    """Operations on features. Use it as a context manager around the steps.
+
+    A subclass of :class:`terafactor._threads.Executor` inherits the first three methods.
+    """
 
     def __enter__(self) -> Self: ...
 
@@ -58,19 +63,7 @@ class Backend(Protocol):
         """
 
 
-def _threaded(n_threads: int) -> Backend:
-    from terafactor.solver.backends.threaded import ThreadedBackend
-
-    return ThreadedBackend(n_threads)
-
-
-def _numpy(n_threads: int) -> Backend:
-    from terafactor.solver.backends.numpy import NumpyBackend
-
-    return NumpyBackend()
-
-
-BACKENDS: dict[str, Callable[[int], Backend]] = {"threaded": _threaded, "numpy": _numpy}
+BACKENDS: dict[str, Callable[[int], Backend]] = {"threaded": ThreadedBackend, "numpy": NumpyBackend}
 """Factories of backends by name; the argument is a number of threads. Add your own here."""
 
 _chosen = "threaded"

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from terafactor._threads import single_threaded_blas
+from terafactor._threads import Executor
 from terafactor._typing import Array, Indices
 from terafactor.kernels.atoms import UNUSED
 from terafactor.kernels.statistics import ROUNDING
 
 
-class NumpyBackend:
-    """Whole arrays, one thread, no tiles."""
-
-    def __enter__(self) -> Self:
-        single_threaded_blas.__enter__()
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        single_threaded_blas.__exit__(*exception)
-
-    def split(self, work: Callable[[int, int], object], length: int) -> None:
-        work(0, length)
+class NumpyBackend(Executor):
+    """Whole arrays, without tiles. Only loops over blocks of rows are split between threads."""
 
     def gather(self, matrix: Array, columns: Indices | None) -> Array:
         return np.ascontiguousarray(matrix if columns is None else matrix[:, columns])

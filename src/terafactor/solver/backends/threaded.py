@@ -7,11 +7,11 @@ same bits for any number of threads. Threads synchronize inside a kernel only in
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from terafactor._threads import Executor, features_of, n_tiles
+from terafactor._threads import TILE, Executor, n_tiles
 from terafactor._typing import Array, Indices
 from terafactor.kernels.atoms import block_length, sweep_tiles
 from terafactor.kernels.barrier import RELEASED
@@ -33,19 +33,8 @@ NOT_MOVED = -1.0
 """Size of an atom that the sweep did not move; those of the others are >= 0, or NaN."""
 
 
-class ThreadedBackend:
+class ThreadedBackend(Executor):
     """A :class:`~terafactor.solver.backends.Backend` on ``n_threads`` threads."""
-
-    def __init__(self, n_threads: int = 1) -> None:
-        self._executor = Executor(n_threads)
-        self.split = self._executor.split
-
-    def __enter__(self) -> Self:
-        self._executor.__enter__()
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        self._executor.__exit__(*exception)
 
     def gather(self, matrix: Array, columns: Indices | None) -> Array:
         by_atom = matrix.flags.c_contiguous
@@ -129,9 +118,10 @@ class ThreadedBackend:
                 partial, new_sizes,
             )  # fmt: skip
 
-        self._executor.run_parallel(work, n_parts, on_error=lambda: barrier.fill(RELEASED))
+        self.run_parallel(work, n_parts, on_error=lambda: barrier.fill(RELEASED))
         moved = new_sizes[:, -1] != NOT_MOVED
         sizes[moved] = new_sizes[moved].sum(axis=1)
 
     def _over_features(self, work: Callable[[int, int], object], n_features: int) -> None:
-        self.split(lambda first, last: work(*features_of(first, last, n_features)), n_tiles(n_features))
+        """Call ``work(start, stop)`` on ranges of features that consist of whole tiles."""
+        self.split(lambda first, last: work(first * TILE, min(last * TILE, n_features)), n_tiles(n_features))

@@ -30,7 +30,7 @@ class Learner(Protocol):
         """Return whether it can learn from a source."""
 
     def read(self, stream: BatchStream, start: int, stop: int) -> Generator[Any, None, None]:
-        """Yield the data of each :meth:`advance`, for batches ``start`` to ``stop`` (excluded)."""
+        """Return a generator of the data of each :meth:`advance`, for batches ``start`` to ``stop`` (excluded)."""
 
     def advance(self, state: State, data: Any) -> Evidence:
         """Do one step per batch of ``data``, an item from :meth:`read`; change ``state`` only."""

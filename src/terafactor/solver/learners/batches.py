@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Generator
 from typing import Any, ClassVar, Literal
 
-from terafactor._typing import Array
-from terafactor.data import Batch, BatchStream, MatrixSource
+from terafactor.data import BatchStream, MatrixSource
 from terafactor.problem import Problem
 from terafactor.solver.backends import Backend
 from terafactor.solver.maintain import Evidence, find_worst_rows
@@ -28,7 +26,7 @@ class BatchLearner:
 
     order: ClassVar[Literal["C", "F"] | None] = None
     update: ClassVar[UpdateAtoms] = staticmethod(update_on_mask)
-    """How the atoms move after the statistics."""
+    """How a step updates the atoms: what subclasses replace."""
 
     def __init__(self, problem: Problem, options: SolverOptions, backend: Backend) -> None:
         self.problem = problem
@@ -40,16 +38,11 @@ class BatchLearner:
         return True
 
     def read(self, stream: BatchStream, start: int, stop: int) -> Generator[Any, None, None]:
-        with contextlib.closing(stream.batches(start, stop, ahead=self.options.n_threads > 1)) as batches:
-            yield from batches
+        return stream.batches(start, stop, ahead=self.options.n_threads > 1)
 
     def advance(self, state: State, data: Any) -> Evidence:
-        codes = self.step(state, data)
+        codes = step(state, data, self.problem, self.options.schedule, self.backend, self.update)
         return Evidence(data.rows, codes, 1, data.n_bytes, find_worst_rows(state, data, codes, self.options))
-
-    def step(self, state: State, batch: Batch) -> Array:
-        """Do one step; return the codes (b, k)."""
-        return step(state, batch, self.problem, self.options.schedule, self.backend, self.update)
 
     def sweep(self, state: State) -> None:
         atoms, data_code = (self.backend.gather(matrix, None) for matrix in (state.dictionary, state.data_code))

@@ -31,7 +31,6 @@ Gram matrix of the atoms becomes indefinite, codes have no minimum: this step is
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -61,7 +60,7 @@ from terafactor.solver.learners.batches import BatchLearner
 from terafactor.solver.maintain import Evidence, find_worst_rows, has_unused_atoms
 from terafactor.solver.options import SolverOptions
 from terafactor.solver.state import State
-from terafactor.solver.step import blend_codes
+from terafactor.solver.step import blend_codes, step
 
 MOST_ROWS = 2048
 """Bound on the rows of a group: their inner products take 32 MB, and their numbers fit in 16 bits."""
@@ -91,8 +90,7 @@ class SparseLearner(BatchLearner):
     def read(self, stream: BatchStream, start: int, stop: int) -> Generator[SparseBatches, None, None]:
         source, options = stream.source, self.options
         length = group_length(source.shape[1], options.n_components, options.batch_size, source.stored_share)
-        with contextlib.closing(stream.sparse_batches(start, stop, length)) as groups:
-            yield from groups
+        return stream.sparse_batches(start, stop, length)
 
     def advance(self, state: State, data: SparseBatches) -> Evidence:
         codes = np.empty((len(data.rows), len(state.dictionary)), state.dictionary.dtype)
@@ -100,7 +98,7 @@ class SparseLearner(BatchLearner):
         if np.ptp(state.feature_counts) == 0:  # otherwise each feature weights the rows differently
             n_done = self._advance_in_subspace(state, data, codes)
         for part in data.parts[n_done:]:
-            codes[part] = self.step(state, data.batch(part))
+            codes[part] = step(state, data.batch(part), self.problem, self.options.schedule, self.backend)
         last = data.parts[-1]
         worst = None
         if has_unused_atoms(state, self.options):
