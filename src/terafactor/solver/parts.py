@@ -156,7 +156,7 @@ def reading(
     stored = source.is_sparse and not missing
     tasks: Iterator[Callable[[], Rows]] = (
         partial(StoredRows.read, source, rows) if stored else partial(WholeRows.read, source, rows, missing)
-        for rows in (consecutive_parts(source, len(dictionary), missing) if chosen is None else chosen)
+        for rows in (all_parts(source, len(dictionary), missing) if chosen is None else chosen)
     )
     given = dictionary.astype(source.dtype, copy=False)
     in_order = given.flags.c_contiguous or given.flags.f_contiguous
@@ -188,16 +188,20 @@ def row_tasks(source: MatrixSource, n_components: int, *, missing: bool = False)
     small; records in which none begins have no task.
     """
     starts = [rows.start for rows in source.records]
-    parts = consecutive_parts(source, n_components, missing)
+    parts = all_parts(source, n_components, missing)
     by_record = itertools.groupby(parts, key=lambda part: bisect_right(starts, part.start))
     return [list(group) for _, group in by_record]
 
 
-def consecutive_parts(source: MatrixSource, n_components: int, missing: bool) -> Iterator[range]:
-    """Split all rows, in order, into parts of about VALUES_PER_PART values, or codes, that do not split row blocks."""
+def all_parts(source: MatrixSource, n_components: int, missing: bool) -> Iterator[range]:
+    """Split all rows, in order, into parts of about VALUES_PER_PART values, or codes."""
     stored = source.is_sparse and not missing
     per_row = source.shape[1] * source.stored_share if stored else source.shape[1]
-    at_once = max(1, int(VALUES_PER_PART / max(per_row, n_components)))
+    return consecutive_parts(source, max(1, int(VALUES_PER_PART / max(per_row, n_components))))
+
+
+def consecutive_parts(source: MatrixSource, at_once: int) -> Iterator[range]:
+    """Split all rows, in order, into parts of about ``at_once`` rows that do not split blocks of rows."""
     start = stop = 0
     for record, rows in enumerate(source.records):
         blocks = source.row_blocks(record)
