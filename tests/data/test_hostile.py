@@ -230,6 +230,21 @@ def test_a_named_pipe_is_refused(tmp_path, name):
             open_source(data)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_named_pipe_in_a_packed_store_is_refused(tmp_path):
+    pack(np.random.default_rng(0).standard_normal((12, 20)), tmp_path / "store", block_rows=4, dtype="int16")
+    files = sorted(path for path in (tmp_path / "store").rglob("*") if path.is_file())
+    for path in files:
+        content = path.read_bytes()
+        path.unlink()
+        os.mkfifo(path)
+        with pytest.raises(DataError):
+            open_source(tmp_path / "store").read(np.arange(12))
+        path.unlink()
+        path.write_bytes(content)
+    assert open_source(tmp_path / "store").read(np.arange(12)).shape == (12, 20)
+
+
 def test_a_device_is_refused():
     with pytest.raises(DataError, match="/dev/zero is not a regular file"):
         open_source("npy:///dev/zero")

@@ -141,3 +141,14 @@ def test_atoms_that_are_not_finite_are_refused(X, tmp_path, bad):
     model.save(tmp_path / "model")
     with pytest.raises(DataError, match="array 'dictionary' of the file has NaN or infinity"):
         load_model(tmp_path / "model")
+
+
+@pytest.mark.parametrize("bad", [np.inf, np.nan, 0.5, -1])
+def test_a_reduction_that_no_fit_uses_is_refused(X, tmp_path, bad):
+    from tests.runs.test_artifact import resign
+
+    fitted(X).save(tmp_path / "model")
+    numbers = dict(read_artifact(tmp_path / "model").state_dict.numbers)
+    resign(tmp_path / "model", numbers=numbers | {"reduction": bad})
+    with pytest.raises(ParameterError, match="reduction must be a number >= 1"):
+        load_model(tmp_path / "model")

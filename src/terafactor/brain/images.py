@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import logging
+import math
 import os
 import threading
 import warnings
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from terafactor._memory import check_size, max_bytes
 from terafactor._typing import Array, Indices
 from terafactor.brain.confounds import Confounds
 from terafactor.brain.kinds import ImageKind, name_of, nibabel
@@ -37,6 +39,9 @@ def open_images(kind: ImageKind, inputs: Sequence[Any], mask: Any) -> list[Any]:
     for number, given in enumerate(inputs):
         with _naming_image(name_of(given, number)):
             image = kind.open(given, mask)
+        if isinstance(given, str | os.PathLike):
+            n_bytes = math.prod(image.shape) * np.dtype(np.float32).itemsize
+            check_size(n_bytes, name_of(given), max_bytes())
         if kind.length(image) is None:
             raise DataError(
                 f"{name_of(given, number)} has the shape {image.shape}, without a time axis: pass series of volumes"

@@ -203,8 +203,8 @@ class DictionaryTask(Task):
         model, numbers = self.estimator, state_dict.numbers
         model.alpha_ = state_dict.number("alpha", float) if "alpha" in numbers else float(model.alpha)
         model.batch_size_ = state_dict.number("batch_size") if "batch_size" in numbers else int(model.batch_size)
-        reduction = resolve_masks(model.reduction).reduction
-        model.reduction_ = state_dict.number("reduction", float) if "reduction" in numbers else reduction
+        reduction = state_dict.number("reduction", float) if "reduction" in numbers else model.reduction
+        model.reduction_ = resolve_masks(reduction).reduction
 
 
 def sample_of(source: MatrixSource, options: SolverOptions) -> MatrixSource:
