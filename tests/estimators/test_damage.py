@@ -82,13 +82,12 @@ def test_memory_that_runs_out_at_any_allocation_leaves_the_model_as_it_was_or_un
                 model.partial_fit(rows)
         if not reached:
             break
-        try:
-            found = as_array(encode(model, rows))
-        except DataError as error:
-            assert "partial_fit failed while it was changing the model" in str(error)
+        if not getattr(model._state, "intact", True):
+            with pytest.raises(DataError, match="partial_fit failed while it was changing the model"):
+                encode(model, rows)
             outcomes.append("unusable")
             continue
-        np.testing.assert_array_equal(found, before)
+        np.testing.assert_array_equal(as_array(encode(model, rows)), before)
         np.testing.assert_array_equal(as_array(encode(model.partial_fit(rows), rows)), after)
         outcomes.append("unchanged")
     assert len(outcomes) > 20
