@@ -13,6 +13,7 @@ from scipy import sparse
 
 from terafactor import MaskedDictionaryLearning, open_source, pack
 from terafactor.errors import DataError, ParameterError, StorageError
+from terafactor.ratings import read_ratings
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*zarr.*:UserWarning", "ignore:.*codecs.*:UserWarning")
 
@@ -309,3 +310,17 @@ def test_a_zarr_chunk_that_cannot_be_decoded_is_named(tmp_path):
     (tmp_path / "a.zarr" / "c" / "0" / "0").write_bytes(b"no zstd")
     with pytest.raises(DataError, match=r"a\.zarr cannot be read"):
         source.read(np.arange(3))
+
+
+@pytest.mark.parametrize("read", [open_source, read_ratings])
+def test_a_table_on_which_polars_panics_is_named(tmp_path, monkeypatch, read):
+    """Some damaged files end in a panic of its threads, which is no Exception."""
+    polars = pytest.importorskip("polars")
+    polars.DataFrame({"user": [1, 2], "item": [1, 2], "rating": [1.0, 2.0]}).write_parquet(tmp_path / "t.parquet")
+
+    def panic(*arguments, **options):
+        raise polars.exceptions.PanicException("called `Result::unwrap()` on an `Err` value")
+
+    monkeypatch.setattr(polars, "scan_parquet", panic)
+    with pytest.raises(DataError, match=r"t.parquet cannot be read as"):
+        read(tmp_path / "t.parquet")

@@ -104,7 +104,7 @@ def _read_parquet(path: Path, duplicates: Duplicates, columns: Mapping[str, str]
     try:
         found = find_columns(list(polars.read_parquet_schema(for_polars(path))), columns)
         frame = load_parquet(polars, path, list(found.values()))
-    except (polars.exceptions.PolarsError, OSError) as error:
+    except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
         raise DataError(f"{path} cannot be read as Parquet: {error}") from error
     for name in found.values():
         if frame[name].null_count():

@@ -167,7 +167,7 @@ def _read_pairs(path: Path, columns: Mapping[str, str], fitted: Mapping[str, str
             if invalid is not None and any(frame[name].str.contains(QUOTED).any() for name in texts):
                 raise invalid
         return frame.with_columns(polars.col(list(texts)).str.strip_chars()), found
-    except (polars.exceptions.PolarsError, OSError) as error:
+    except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
         raise DataError(f"{path} cannot be read as a table: {error}") from error
 
 
