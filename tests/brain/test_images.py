@@ -285,3 +285,12 @@ def test_images_larger_than_the_limit_are_refused_before_they_are_read(tmp_path,
     monkeypatch.setenv("TERAFACTOR_MAX_BYTES", str(10**6))
     with pytest.raises(DataError, match=r"zeros_bold.nii.gz would take at least 5,000,000 bytes of memory"):
         masked_images([path], None, None, {})
+
+
+def test_an_image_with_an_unknown_type_of_numbers_is_named(study, tmp_path):
+    nibabel.save(volumes(), tmp_path / "x_bold.nii")
+    content = bytearray((tmp_path / "x_bold.nii").read_bytes())
+    content[70:72] = (4096).to_bytes(2, "little")  # the field "datatype" of the header
+    (tmp_path / "x_bold.nii").write_bytes(content)
+    with pytest.raises(DataError, match=r"x_bold.nii"):
+        masked_images([tmp_path / "x_bold.nii"], None, whole_mask(), {})

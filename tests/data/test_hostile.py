@@ -324,3 +324,19 @@ def test_a_table_on_which_polars_panics_is_named(tmp_path, monkeypatch, read):
     monkeypatch.setattr(polars, "scan_parquet", panic)
     with pytest.raises(DataError, match=r"t.parquet cannot be read as"):
         read(tmp_path / "t.parquet")
+
+
+def test_damage_inside_headers_is_named(tmp_path):
+    np.save(tmp_path / "X.npy", np.eye(3))
+    content = (tmp_path / "X.npy").read_bytes()
+    (tmp_path / "X.npy").write_bytes(content.replace(b"}", b" "))
+    with pytest.raises(DataError, match=r"X.npy is not a .npy file of numbers"):
+        open_source(tmp_path / "X.npy")
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "X.h5", "w") as file:
+        file["X"] = np.eye(3)
+    content = (tmp_path / "X.h5").read_bytes()
+    assert content.count(b"HEAP") == 1
+    (tmp_path / "X.h5").write_bytes(content.replace(b"HEAP", b"H?AP"))
+    with pytest.raises(DataError, match=r"X.h5"):
+        open_source(f"{tmp_path}/X.h5")

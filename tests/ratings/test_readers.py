@@ -449,6 +449,7 @@ ARRAYS = {"user": [1, 2], "item": [1, 2], "rating": [1.0, 2.0]}
         (ARRAYS, {"user": np.array([1, None], object)}, "holds Python objects, which are never unpickled"),
         (ARRAYS, {"rating": [1.0, np.nan]}, "rating number 1 is nan"),
         (ARRAYS, {"rating": None}, "no column is recognized as rating"),
+        ({}, {}, "the table has no columns"),
     ],
 )
 def test_damaged_arrays_are_refused_by_name(tmp_path, stored, changes, problem):

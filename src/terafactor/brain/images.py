@@ -10,7 +10,6 @@ import math
 import os
 import threading
 import warnings
-import zlib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +20,7 @@ import numpy as np
 from terafactor._memory import check_size, max_bytes
 from terafactor._typing import Array, Indices
 from terafactor.brain.confounds import Confounds
-from terafactor.brain.kinds import ImageKind, name_of, nibabel
+from terafactor.brain.kinds import ImageKind, name_of, read_errors
 from terafactor.brain.maskers import masker_options
 from terafactor.data.source import MUST_BE_FINITE, MatrixSource, check_finite, check_indices
 from terafactor.data.views.joined import distinct_labels
@@ -265,7 +264,7 @@ def _naming_image(name: str) -> Iterator[None]:
     """Turn exceptions raised on reading an image into a DataError with its name."""
     try:
         yield
-    except (OSError, EOFError, ValueError, zlib.error, nibabel().filebasedimages.ImageFileError) as error:
+    except read_errors() as error:
         if isinstance(error, DataError):
             raise
         reason = " ".join(str(error).split())

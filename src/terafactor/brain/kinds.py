@@ -184,5 +184,5 @@ def nilearn(module: str) -> Any:
 
 def read_errors() -> tuple[type[Exception], ...]:
     """Return the exceptions raised on files that are damaged, in another space or not images."""
-    not_an_image = nibabel().filebasedimages.ImageFileError
-    return not_an_image, AttributeError, ValueError, TypeError, OSError, EOFError, zlib.error
+    not_an_image, bad_header = nibabel().filebasedimages.ImageFileError, nibabel().spatialimages.HeaderDataError
+    return not_an_image, bad_header, AttributeError, ValueError, TypeError, OSError, EOFError, zlib.error
