@@ -30,7 +30,7 @@ class StateDict:
 
     def number(self, name: str, kind: type = int) -> Any:
         """Return a number; raise DataError if it is absent, not finite, or of another type."""
-        value = self.numbers.get(name)
+        value: Any = self.numbers.get(name)
         fits = not isinstance(value, bool) and isinstance(value, (int, float) if kind is float else kind)
         if not fits or (kind is float and not abs(value) <= sys.float_info.max):
             raise DataError(
