@@ -1,4 +1,4 @@
-"""Checks of parameters that several estimators share."""
+"""Checks of parameters and paths that several modules share."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from terafactor.errors import ParameterError
+from terafactor.errors import DataError, ParameterError
 
-__all__ = ["check_callbacks", "check_flag", "check_new"]
+__all__ = ["check_callbacks", "check_flag", "check_new", "check_regular"]
 
 
 def check_callbacks(callbacks: Any) -> None:
@@ -33,3 +33,12 @@ def check_new(path: Path, *, overwrite: bool) -> None:
     """Refuse a path that exists, unless it may be overwritten."""
     if os.path.lexists(path) and not overwrite:
         raise ParameterError(f"{path} exists: pass overwrite=True to replace it")
+
+
+def check_regular(path: Path | str) -> None:
+    """Refuse a pipe, a socket or a device, which may have no end or never send anything."""
+    path = Path(path)
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise DataError(
+            f"{path} is not a regular file, but a pipe, socket or device: write its content to a file first"
+        )

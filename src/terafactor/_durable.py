@@ -14,6 +14,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -69,8 +70,12 @@ def unfinished(path: Path) -> Iterator[Path]:
 
 
 def no_follow(path: str, flags: int) -> int:
-    """Open a file unless it is a symbolic link; for ``open(..., opener=no_follow)``."""
-    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    """Open a file for writing unless it is a symbolic link or a pipe; for ``open(..., opener=no_follow)``."""
+    descriptor = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is a pipe or a device, not a regular file")
+    return descriptor
 
 
 def replace_durably(path: Path, final: Path) -> None:

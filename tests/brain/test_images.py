@@ -297,3 +297,37 @@ def test_runs_with_one_name_in_several_folders_are_distinct(tmp_path):
     assert source.record_label(2) == "three/rest.nii.gz"
     twice = masked_images([paths[0], paths[0]], None, whole_mask(), {})
     assert len(whole_records(twice)) == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("name", ["x_bold.nii", "x_bold.nii.gz", "x.dtseries.nii", "hemi-L_bold.func.gii", "x.tsv"])
+def test_a_named_pipe_is_refused(study, tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    is_table = name.endswith(".tsv")
+    image, confounds = (study.images[0], [tmp_path / name]) if is_table else (tmp_path / name, None)
+    with pytest.raises(DataError, match=f"{name} is not a regular file, but a pipe"):
+        masked_images([image], confounds, study.mask, {})
+
+
+def test_a_mask_that_is_a_named_pipe_is_refused(study, tmp_path):
+    os.mkfifo(tmp_path / "mask.nii.gz")
+    with pytest.raises(DataError, match=r"mask.nii.gz is not a regular file, but a pipe"):
+        masked_images(study.images[:1], None, tmp_path / "mask.nii.gz", {})
+
+
+def test_images_larger_than_the_limit_are_refused_before_they_are_read(tmp_path, monkeypatch):
+    path = tmp_path / "zeros_bold.nii.gz"
+    nibabel.save(nibabel.Nifti1Image(np.zeros((50, 50, 50, 10), np.float32), np.eye(4)), path)
+    assert path.stat().st_size < 10**5
+    monkeypatch.setenv("TERAFACTOR_MAX_BYTES", str(10**6))
+    with pytest.raises(DataError, match=r"zeros_bold.nii.gz would take at least 5,000,000 bytes of memory"):
+        masked_images([path], None, None, {})
+
+
+def test_an_image_with_an_unknown_type_of_numbers_is_named(study, tmp_path):
+    nibabel.save(volumes(), tmp_path / "x_bold.nii")
+    content = bytearray((tmp_path / "x_bold.nii").read_bytes())
+    content[70:72] = (4096).to_bytes(2, "little")  # the field "datatype" of the header
+    (tmp_path / "x_bold.nii").write_bytes(content)
+    with pytest.raises(DataError, match=r"x_bold.nii"):
+        masked_images([tmp_path / "x_bold.nii"], None, whole_mask(), {})

@@ -13,6 +13,7 @@ from scipy import sparse
 
 from terafactor import MaskedDictionaryLearning, open_source, pack
 from terafactor.errors import DataError, ParameterError, StorageError
+from terafactor.ratings import read_ratings
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*zarr.*:UserWarning", "ignore:.*codecs.*:UserWarning")
 
@@ -230,6 +231,21 @@ def test_a_named_pipe_is_refused(tmp_path, name):
             open_source(data)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_named_pipe_in_a_packed_store_is_refused(tmp_path):
+    pack(np.random.default_rng(0).standard_normal((12, 20)), tmp_path / "store", block_rows=4, dtype="int16")
+    files = sorted(path for path in (tmp_path / "store").rglob("*") if path.is_file())
+    for path in files:
+        content = path.read_bytes()
+        path.unlink()
+        os.mkfifo(path)
+        with pytest.raises(DataError):
+            open_source(tmp_path / "store").read(np.arange(12))
+        path.unlink()
+        path.write_bytes(content)
+    assert open_source(tmp_path / "store").read(np.arange(12)).shape == (12, 20)
+
+
 def test_a_device_is_refused():
     with pytest.raises(DataError, match="/dev/zero is not a regular file"):
         open_source("npy:///dev/zero")
@@ -294,3 +310,33 @@ def test_a_zarr_chunk_that_cannot_be_decoded_is_named(tmp_path):
     (tmp_path / "a.zarr" / "c" / "0" / "0").write_bytes(b"no zstd")
     with pytest.raises(DataError, match=r"a\.zarr cannot be read"):
         source.read(np.arange(3))
+
+
+@pytest.mark.parametrize("read", [open_source, read_ratings])
+def test_a_table_on_which_polars_panics_is_named(tmp_path, monkeypatch, read):
+    """Some damaged files end in a panic of its threads, which is no Exception."""
+    polars = pytest.importorskip("polars")
+    polars.DataFrame({"user": [1, 2], "item": [1, 2], "rating": [1.0, 2.0]}).write_parquet(tmp_path / "t.parquet")
+
+    def panic(*arguments, **options):
+        raise polars.exceptions.PanicException("called `Result::unwrap()` on an `Err` value")
+
+    monkeypatch.setattr(polars, "scan_parquet", panic)
+    with pytest.raises(DataError, match=r"t.parquet cannot be read as"):
+        read(tmp_path / "t.parquet")
+
+
+def test_damage_inside_headers_is_named(tmp_path):
+    np.save(tmp_path / "X.npy", np.eye(3))
+    content = (tmp_path / "X.npy").read_bytes()
+    (tmp_path / "X.npy").write_bytes(content.replace(b"}", b" "))
+    with pytest.raises(DataError, match=r"X.npy is not a .npy file of numbers"):
+        open_source(tmp_path / "X.npy")
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "X.h5", "w") as file:
+        file["X"] = np.eye(3)
+    content = (tmp_path / "X.h5").read_bytes()
+    assert content.count(b"HEAP") == 1
+    (tmp_path / "X.h5").write_bytes(content.replace(b"HEAP", b"H?AP"))
+    with pytest.raises(DataError, match=r"X.h5"):
+        open_source(f"{tmp_path}/X.h5")

@@ -72,6 +72,44 @@ def test_what_another_call_left_is_not_continued(tmp_path):
         pack(values(), tmp_path / "store", block_rows=2 * BLOCK)
 
 
+def interrupted_pack(path):
+    """Leave an unfinished store of :func:`values`, of which some records are finished."""
+
+    def stop(n_rows):
+        if (path.with_name(f"{path.name}.partial") / "records" / "000000").exists():
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pack(NotInMemory(values()), path, block_rows=BLOCK, n_threads=1, progress=stop)
+    return path.with_name(f"{path.name}.partial")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff", b"null", b"[]", b"[1]", b"{}", b'{"records": 1}', b'{"records": [1]}', b"[" * 10**5]
+)
+def test_damaged_documents_of_an_unfinished_store_are_refused(tmp_path, content):
+    partial = interrupted_pack(tmp_path / "store")
+    (partial / "plan.json").write_bytes(content)
+    with pytest.raises(DataError, match=r"store.partial was left by packing other data"):
+        pack(NotInMemory(values()), tmp_path / "store", block_rows=BLOCK)
+    shutil.rmtree(partial)
+    finished = next(interrupted_pack(tmp_path / "store").glob("records/*/zarr.json"))
+    finished.write_bytes(content)
+    with pytest.raises(DataError, match=f"{finished} is damaged"):
+        pack(NotInMemory(values()), tmp_path / "store", block_rows=BLOCK)
+
+
+@pytest.mark.parametrize("name", ["", "records", "permutations", "permutations/c", "unfinished", "unfinished/0"])
+def test_links_in_the_place_of_an_unfinished_store_are_refused(tmp_path, name):
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "store.partial" / name
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(DataError, match=f"{link} is a symbolic link"):
+        pack(values(), tmp_path / "store", block_rows=BLOCK)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
 @pytest.mark.parametrize("options", [{"block_rows": 0}, {"block_rows": 2.5}, {"dtype": np.int8}])
 def test_options_that_cannot_work_are_refused(tmp_path, options):
     with pytest.raises(ParameterError, match=next(iter(options))):

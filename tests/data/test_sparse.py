@@ -1,5 +1,6 @@
 """Sparse matrices as sources, in memory and from files."""
 
+import re
 import zipfile
 
 import numpy as np
@@ -351,6 +352,26 @@ OPENERS = {
 def test_a_matrix_that_leads_outside_its_arrays_is_refused(name, kind, opener):
     with pytest.raises(DataError, match="is not a valid sparse matrix"):
         OPENERS[opener](damaged(name, kind))
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc"])
+@pytest.mark.parametrize("name", DAMAGES)
+def test_codes_that_lead_outside_their_arrays_are_refused(name, kind):
+    model = MaskedDictionaryLearning(20, alpha=0.1, n_epochs=1, random_state=0).fit(np.eye(30))
+    with pytest.raises(DataError, match="codes is not a valid sparse matrix"):
+        model.inverse_transform(damaged(name, kind))
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+@pytest.mark.parametrize("shape", [(5,), (2, 3, 4)])
+def test_sparse_arrays_that_are_no_matrices_are_refused(shape, opener):
+    with pytest.raises(DataError, match=re.escape(f"has {'the ' if opener != 'open_source' else ''}shape {shape}")):
+        OPENERS[opener](sparse.coo_array(np.ones(shape)))
+
+
+def test_a_matrix_without_entries_is_learned_from():
+    model = MaskedDictionaryLearning(3, alpha=0.1, random_state=0).fit(sparse.csr_array((30, 6)))
+    np.testing.assert_array_equal(model.transform(sparse.csr_array((30, 6))), 0)
 
 
 def damaged_otherwise(kind):

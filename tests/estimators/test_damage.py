@@ -1,12 +1,15 @@
 """A partial_fit that fails leaves the model as it was, or marks it as unusable."""
 
+import contextlib
 import copy
+import itertools
 import sys
 
 import numpy as np
 import pytest
+from scipy import sparse
 
-from terafactor import MaskedDictionaryLearning
+from terafactor import MaskedDictionaryLearning, MatrixCompletion, RandomMasks
 from terafactor.errors import DataError
 from terafactor.solver.backends.threaded import ThreadedBackend
 
@@ -42,6 +45,75 @@ def test_rows_that_are_refused_leave_the_model_as_it_was(X):
         model.partial_fit(bad)
     np.testing.assert_array_equal(model.transform(X), before.transform(X))
     np.testing.assert_array_equal(model.partial_fit(X).components_, before.partial_fit(X).components_)
+
+
+ALLOCATORS = (
+    "arange", "array", "asarray", "ascontiguousarray", "concatenate", "cumsum", "diff", "empty", "empty_like", "eye",
+    "flatnonzero", "full", "full_like", "ones", "repeat", "searchsorted", "stack", "take", "unique", "where", "zeros",
+    "zeros_like",
+)  # fmt: skip
+RATINGS = sparse.random_array((40, 20), density=0.3, rng=np.random.default_rng(0), format="csr")
+RATINGS.data = np.round(4 * RATINGS.data) + 1
+SMALL = {"random_state": 0, "n_threads": 1}
+LEARNERS = {
+    "dense": (MaskedDictionaryLearning(3, alpha=0.1, batch_size=30, **SMALL), np.asarray),
+    "masked": (MaskedDictionaryLearning(3, alpha=0.1, reduction=RandomMasks(3, "masked"), **SMALL), np.asarray),
+    "exact": (MaskedDictionaryLearning(3, alpha=0.1, reduction=RandomMasks(3, "full", "exact"), **SMALL), np.asarray),
+    "sparse": (MaskedDictionaryLearning(3, alpha=0.1, **SMALL), sparse.csr_array),
+    "ratings": (MatrixCompletion(3, n_epochs=2, **SMALL), lambda X: RATINGS),
+    "masked ratings": (MatrixCompletion(3, n_epochs=2, statistics="masked", **SMALL), lambda X: RATINGS),
+}
+
+
+@pytest.mark.parametrize("kind", LEARNERS)
+def test_memory_that_runs_out_at_any_allocation_leaves_the_model_as_it_was_or_unusable(X, monkeypatch, kind):
+    first, convert = LEARNERS[kind]
+    rows = convert(X)
+    first = copy.deepcopy(first).partial_fit(rows[:30])
+    encode = type(first).predict if kind.endswith("ratings") else type(first).transform
+    finished = copy.deepcopy(first).partial_fit(rows)
+    before, after = (as_array(encode(model, rows)) for model in (first, finished))
+    outcomes = []
+    for number in itertools.count():
+        model = copy.deepcopy(first)
+        with monkeypatch.context() as patch:
+            reached = fail_at(number, patch)
+            with contextlib.suppress(MemoryError, IndexError):  # SciPy raises the second if indices do not fit
+                model.partial_fit(rows)
+        if not reached:
+            break
+        if not getattr(model._state, "intact", True):
+            with pytest.raises(DataError, match="partial_fit failed while it was changing the model"):
+                encode(model, rows)
+            outcomes.append("unusable")
+            continue
+        np.testing.assert_array_equal(as_array(encode(model, rows)), before)
+        np.testing.assert_array_equal(as_array(encode(model.partial_fit(rows), rows)), after)
+        outcomes.append("unchanged")
+    assert len(outcomes) > 20
+    assert "unchanged" in outcomes
+
+
+def fail_at(number, patch):
+    """Let the n-th call of a function of NumPy that allocates fail; return a list that is empty until then."""
+    calls, reached = itertools.count(), []
+
+    def failing(allocate):
+        def call(*arguments, **options):
+            if next(calls) == number:
+                reached.append(number)
+                raise MemoryError
+            return allocate(*arguments, **options)
+
+        return call
+
+    for name in ALLOCATORS:
+        patch.setattr(np, name, failing(getattr(np, name)))
+    return reached
+
+
+def as_array(codes):
+    return codes.toarray() if sparse.issparse(codes) else codes
 
 
 class Interruption(BaseException):

@@ -296,3 +296,10 @@ def test_a_damaged_history_is_refused():
         damaged = StateDict({}, {**arrays, name: np.array(bad, arrays[name].dtype)})
         with pytest.raises(DataError, match=f"invalid seen.{name}"):
             RatingHistory.from_state_dict(damaged, 2, 2)
+
+
+def test_factors_that_overflow_are_an_error(X):
+    model = MatrixCompletion(3, random_state=0).fit(X)
+    model._state.factors[:] = 1e30
+    with pytest.raises(DataError, match="the fit diverged to NaN or infinity"):
+        model.partial_fit(X[::-1] * 2)

@@ -1,6 +1,7 @@
 """Files of ratings."""
 
 import io
+import os
 import re
 import zipfile
 
@@ -428,6 +429,7 @@ ARRAYS = {"user": [1, 2], "item": [1, 2], "rating": [1.0, 2.0]}
     [
         (STORED, {"indices": [0, 1, -1, 0]}, "index -1 at position 2"),
         (STORED, {"indices": [0, 1, 10**9, 0]}, "index 1000000000 at position 2"),
+        (STORED, {"indices": [0, 1.5, 1, 0]}, "indices.npy holds float64"),
         (STORED, {"indptr": [0, 2, 1, 4]}, "indptr must ascend"),
         (STORED, {"indptr": [0, 2, 10**6, 4]}, "indptr must ascend"),
         (STORED, {"indptr": [0, -2, 3, 4]}, "indptr must ascend"),
@@ -444,9 +446,10 @@ ARRAYS = {"user": [1, 2], "item": [1, 2], "rating": [1.0, 2.0]}
         (ENTRIES, {"shape": (2**45, 2)}, "at most 2,147,483,647 users and items"),
         (ARRAYS, {"user": [1]}, "must have the same length"),
         (ARRAYS, {"user": [[1, 2]]}, "ids must be a sequence"),
-        (ARRAYS, {"user": np.array([1, None], object)}, "Object arrays cannot be loaded"),
+        (ARRAYS, {"user": np.array([1, None], object)}, "holds Python objects, which are never unpickled"),
         (ARRAYS, {"rating": [1.0, np.nan]}, "rating number 1 is nan"),
         (ARRAYS, {"rating": None}, "no column is recognized as rating"),
+        ({}, {}, "the table has no columns"),
     ],
 )
 def test_damaged_arrays_are_refused_by_name(tmp_path, stored, changes, problem):
@@ -468,5 +471,29 @@ def test_archives_that_are_damaged_or_claim_too_much_are_refused_by_name(tmp_pat
     with zipfile.ZipFile(path, "w") as archive:
         for name in ARRAYS:
             archive.writestr(f"{name}.npy", header.getvalue())
-    with pytest.raises(DataError, match=r"x\.npz cannot be read as arrays"):
+    with pytest.raises(DataError, match=r"user.npy in .*x\.npz claims 24000000000000 bytes of numbers, but has 0"):
         read_ratings(path)
+
+
+@pytest.mark.parametrize("suffix", ["npz", "parquet"])
+def test_files_that_expand_beyond_the_limit_are_refused(tmp_path, monkeypatch, suffix):
+    path, n_ratings = tmp_path / f"x.{suffix}", 10**6
+    zeros = {"user": np.zeros(n_ratings, int), "item": np.arange(n_ratings) // 2**10, "rating": np.ones(n_ratings)}
+    if suffix == "npz":
+        np.savez_compressed(path, **zeros)
+    else:
+        polars = pytest.importorskip("polars")
+        polars.DataFrame(zeros).write_parquet(path)
+    assert path.stat().st_size < 10**6
+    monkeypatch.setenv("TERAFACTOR_MAX_BYTES", str(10**7))
+    with pytest.raises(DataError, match=rf"x\.{suffix} would take at least 24,\d{{3}},\d{{3}} bytes of memory"):
+        read_ratings(path)
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.dat", "x.tsv", "x.inter", "x.parquet", "x.npz", "combined_data_1.txt"])
+def test_a_named_pipe_is_refused(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(DataError, match=f"{name} is not a regular file, but a pipe"):
+        read_ratings(tmp_path if name.startswith("combined") else tmp_path / name)
+    with pytest.raises(DataError, match=f"{name} is not a regular file, but a pipe"):
+        read_titles(tmp_path / name)

@@ -11,6 +11,7 @@ from terafactor import CheckpointPolicy, MaskedDictionaryLearning, load_model, t
 from terafactor.errors import DataError, ParameterError, StorageError, TerafactorError
 from terafactor.runs import Artifact, RunDirectory
 from terafactor.runs.checkpoint import Checkpointer, checkpoints, newest, step_of
+from terafactor.runs.report_writer import ReportWriter
 from terafactor.solver.state_dict import StateDict
 
 EVERY_STEP = CheckpointPolicy(seconds=None, steps=1)
@@ -110,6 +111,17 @@ class TestReplacedDirectory:
         with pytest.raises(StorageError, match="another run may be there now"):
             train(first, X, tmp_path / "run", checkpoints=policy)
         assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == files
+        assert load_model(tmp_path / "run").alpha == 0.7
+
+    def test_during_the_last_report_keeps_its_model(self, X, tmp_path, monkeypatch):
+        def replace(report_writer):
+            monkeypatch.undo()
+            shutil.rmtree(tmp_path / "run")
+            train(estimator(alpha=0.7), X, tmp_path / "run")
+
+        monkeypatch.setattr(ReportWriter, "finish", replace)
+        with pytest.raises(StorageError, match="another run may be there now"):
+            train(estimator(), X, tmp_path / "run")
         assert load_model(tmp_path / "run").alpha == 0.7
 
     def test_of_a_lock_that_was_removed_before_it_was_taken(self, tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import logging
 import os
+import re
 import shutil
 import stat
 import sys
@@ -122,6 +123,21 @@ class TestLinks:
         self.plant(tmp_path / "run" / "checkpoints", elsewhere)
         with pytest.raises(StorageError, match=r"run/checkpoints: it is a symbolic link"):
             train(estimator(), X, tmp_path / "run")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("with_reader", [False, True])
+@pytest.mark.parametrize("name", ["log.txt", ".lock"])
+def test_a_pipe_in_a_run_directory_is_named(X, tmp_path, name, with_reader):
+    """Opening a pipe to write would wait for a reader; with one, the run would write to another process."""
+    run = tmp_path / "run"
+    run.mkdir()
+    os.mkfifo(run / name)
+    with contextlib.ExitStack() as stack:
+        if with_reader:
+            stack.callback(os.close, os.open(run / name, os.O_RDONLY | os.O_NONBLOCK))
+        with pytest.raises(StorageError, match=re.escape(f"cannot write {run / name}: ")):
+            train(estimator(), X, run)
 
 
 class KilledError(Exception):

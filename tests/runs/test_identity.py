@@ -3,6 +3,7 @@
 import copy
 import re
 import tomllib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from terafactor.errors import DataError, TerafactorError
 from terafactor.runs.artifact import read_artifact, write_artifact
 from terafactor.runs.checkpoint import CheckpointPolicy, newest
 from terafactor.runs.directory import RunDirectory
+from terafactor.solver.state_dict import StateDict
 
 
 class KilledError(Exception):
@@ -73,8 +75,6 @@ def test_when_to_stop_may_change(X, tmp_path):
 
 
 def test_an_unfinished_run_of_an_earlier_version_is_refused_but_loads(X, tmp_path):
-    from dataclasses import replace
-
     run = cut(X, tmp_path / "run")
     path, artifact = newest(run.checkpoints)
     write_artifact(replace(artifact, identity=None), path, overwrite=True)
@@ -82,6 +82,26 @@ def test_an_unfinished_run_of_an_earlier_version_is_refused_but_loads(X, tmp_pat
     with pytest.raises(DataError, match=r"was written by an earlier terafactor.* load it with load_model"):
         train(estimator(), X, run.path, resume=True)
     assert load_model(path).components_.shape == (3, X.shape[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("dictionary", np.nan), ("data_code", np.inf), ("code_gram", np.nan), ("feature_counts", -1),
+     ("feature_counts", 2**62), ("idle_rows", -(2**62)), ("n_steps", -1), ("n_batches", 2**70),
+     ("mean_penalty", np.nan), ("alpha", 10**400)],
+)  # fmt: skip
+def test_a_checkpoint_with_values_that_no_fit_has_is_refused(X, tmp_path, name, value):
+    run = cut(X, tmp_path / "run")
+    path, artifact = newest(run.checkpoints)
+    numbers, arrays = dict(artifact.state_dict.numbers), dict(artifact.state_dict.arrays)
+    if name in arrays:
+        arrays[name] = np.full_like(arrays[name], value)
+    else:
+        numbers[name] = value
+    write_artifact(replace(artifact, state_dict=StateDict(numbers, arrays)), path, overwrite=True)
+    for use in (lambda: train(estimator(), X, run.path, resume=True), lambda: load_model(path)):
+        with pytest.raises(DataError, match=name):
+            use()
 
 
 OTHER = {str: "other", bool: True, int: 7, float: 0.37, list: [5, 5], dict: {}}

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from terafactor import ElasticNet, MaskedDictionaryLearning, NormBall, RandomMasks, load_model
-from terafactor.errors import DataError, ParameterError
+from terafactor.errors import DataError, ParameterError, TerafactorError
 from terafactor.runs import read_artifact
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -140,4 +140,15 @@ def test_atoms_that_are_not_finite_are_refused(X, tmp_path, bad):
     model._state.dictionary[1, 2] = bad
     model.save(tmp_path / "model")
     with pytest.raises(DataError, match="array 'dictionary' of the file has NaN or infinity"):
+        load_model(tmp_path / "model")
+
+
+@pytest.mark.parametrize("bad", [np.inf, np.nan, 0.5, -1])
+def test_a_reduction_that_no_fit_uses_is_refused(X, tmp_path, bad):
+    from tests.runs.test_artifact import resign
+
+    fitted(X).save(tmp_path / "model")
+    numbers = dict(read_artifact(tmp_path / "model").state_dict.numbers)
+    resign(tmp_path / "model", numbers=numbers | {"reduction": bad})
+    with pytest.raises(TerafactorError, match=r"reduction must be a number >= 1|invalid reduction in the file"):
         load_model(tmp_path / "model")

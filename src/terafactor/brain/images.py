@@ -6,10 +6,10 @@ import contextlib
 import hashlib
 import json
 import logging
+import math
 import os
 import threading
 import warnings
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from terafactor._memory import check_size, max_bytes
 from terafactor._typing import Array, Indices
 from terafactor.brain.confounds import Confounds
-from terafactor.brain.kinds import ImageKind, kind_named, name_of, nibabel
+from terafactor.brain.kinds import ImageKind, kind_named, name_of, read_errors
 from terafactor.brain.maskers import describe_masker, masker_options, open_masker
 from terafactor.data.describe import describe_as
 from terafactor.data.origin import FileStamp
@@ -40,6 +41,9 @@ def open_images(kind: ImageKind, inputs: Sequence[Any], mask: Any) -> list[Any]:
     for number, given in enumerate(inputs):
         with _naming_image(name_of(given, number)):
             image = kind.open(given, mask)
+        if isinstance(given, str | os.PathLike):
+            n_bytes = math.prod(image.shape) * np.dtype(np.float32).itemsize
+            check_size(n_bytes, name_of(given), max_bytes())
         if kind.length(image) is None:
             raise DataError(
                 f"{name_of(given, number)} has the shape {image.shape}, without a time axis: pass series of volumes"
@@ -302,7 +306,7 @@ def _naming_image(name: str) -> Iterator[None]:
     """Turn exceptions raised on reading an image into a DataError with its name."""
     try:
         yield
-    except (OSError, EOFError, ValueError, zlib.error, nibabel().filebasedimages.ImageFileError) as error:
+    except read_errors() as error:
         if isinstance(error, DataError):
             raise
         reason = " ".join(str(error).split())

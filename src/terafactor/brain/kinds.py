@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from terafactor._checks import check_regular
 from terafactor._typing import Array
 from terafactor.data.sources.formats import require
 from terafactor.errors import DataError, DataTypeError
@@ -157,8 +158,9 @@ def name_of(given: Any, number: int | None = None) -> str:
 
 
 def check_readable(path: str | os.PathLike[str]) -> None:
-    """Raise DataError for a file that cannot be opened: indexed_gzip, under nibabel, crashes on one."""
+    """Raise DataError for a file that cannot be opened, on which indexed_gzip, under nibabel, crashes, or a pipe."""
     try:
+        check_regular(os.fspath(path))
         with open(path, "rb"):
             pass
     except OSError as error:
@@ -182,5 +184,5 @@ def nilearn(module: str) -> Any:
 
 def read_errors() -> tuple[type[Exception], ...]:
     """Return the exceptions raised on files that are damaged, in another space or not images."""
-    not_an_image = nibabel().filebasedimages.ImageFileError
-    return not_an_image, AttributeError, ValueError, TypeError, OSError, EOFError, zlib.error
+    not_an_image, bad_header = nibabel().filebasedimages.ImageFileError, nibabel().spatialimages.HeaderDataError
+    return not_an_image, bad_header, AttributeError, ValueError, TypeError, OSError, EOFError, zlib.error

@@ -173,7 +173,9 @@ class AtlasTask(Task):
         options = check_saved_options(brain.number("options", dict), model._kind)
         model.masker_ = model._kind.restore_masker(brain, options)
         model.mask_img_ = model.masker_.mask_img_
-        model.background_ = brain.arrays.get("background")
+        model.background_ = None
+        if "background" in brain.arrays:
+            model.background_ = brain.array("background", (int(model.masker_.n_elements_),), np.float32)
         model.confounds_ = brain.numbers.get("confounds")
         if model.confounds_ not in CONFOUNDS_SETTINGS:
             raise DataError(

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from terafactor._checks import check_regular
 from terafactor.data.source import MatrixSource
 from terafactor.data.sources.formats import Format
 from terafactor.data.views.joined import JoinedSource
@@ -140,10 +141,7 @@ def _open_path(path: Path, inside: str | None, scheme: str | None, options: dict
     form = None if scheme is None else _format_of_scheme(scheme)
     if not path.exists():
         raise DataError(f"{path} does not exist")
-    if not (path.is_file() or path.is_dir()):
-        raise DataError(
-            f"{path} is not a regular file, but a pipe, socket or device: write its content to a file first"
-        )
+    check_regular(path)
     for candidate in formats() if form is None else (form,):
         if form is not None or candidate.is_path(path):
             _check_options(candidate.open_path, options, str(path))

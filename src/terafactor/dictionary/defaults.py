@@ -77,8 +77,8 @@ def most_passes(source: MatrixSource, n_components: int) -> float:
 
 def sample_size(batch_size: int, n_features: int, stored_share: float) -> int:
     """Return the number of rows of the sample. stored_share: share of the entries that sparse rows store."""
-    fitting = int(SAMPLE_VALUES / (n_features * stored_share))
-    return min(SAMPLE_BATCHES * batch_size, max(fitting, SMALLEST_SAMPLE))
+    fitting = SAMPLE_VALUES / (n_features * stored_share) if stored_share else math.inf
+    return int(min(SAMPLE_BATCHES * batch_size, max(fitting, SMALLEST_SAMPLE)))
 
 
 def with_alpha(alpha: Any, problem: Problem, sample: MatrixSource, atoms: Array, options: SolverOptions) -> Problem:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array
 
@@ -20,6 +21,7 @@ from terafactor._typing import Array
 from terafactor.data import MatrixSource
 from terafactor.data.masks import masks_of
 from terafactor.data.output import open_matrix
+from terafactor.data.sources.sparse import check_sparse
 from terafactor.dictionary.parameters import check_usable, options_of, problem_of, upgrade
 from terafactor.dictionary.partial_fit import PartialFitTask
 from terafactor.dictionary.rows import DTYPES, rows_of
@@ -296,6 +298,8 @@ class MaskedDictionaryLearning(
             The codes.
         """
         check_usable(self)
+        if issparse(X):
+            check_sparse(X, "codes")
         codes = check_array(X, accept_sparse="csr", dtype=DTYPES, input_name="codes")
         if codes.shape[1] != len(self.components_):
             raise DataError(f"codes have {codes.shape[1]} columns, but the model has {len(self.components_)} atoms")

@@ -211,8 +211,8 @@ class DictionaryTask(Task):
         model, numbers = self.estimator, state_dict.numbers
         model.alpha_ = state_dict.number("alpha", float) if "alpha" in numbers else float(model.alpha)
         model.batch_size_ = state_dict.number("batch_size") if "batch_size" in numbers else int(model.batch_size)
-        reduction = resolve_masks(model.reduction).reduction
-        model.reduction_ = state_dict.number("reduction", float) if "reduction" in numbers else reduction
+        reduction = state_dict.number("reduction", float) if "reduction" in numbers else model.reduction
+        model.reduction_ = resolve_masks(reduction).reduction
         model.shards_ = state_dict.number("shards") if "shards" in numbers else 1
         model.round_steps_ = state_dict.number("round_steps") if "round_steps" in numbers else 1
 

@@ -103,8 +103,11 @@ class RatingsTask(Task):
     def _set_model(self, codes: Codes, users: Ids, items: Ids) -> None:
         """Set the fitted model; ``codes`` are those of the streamed side."""
         model = self.method.item_model(self.estimator._state)
-        by_items = self.estimator.stream == "items"
-        self.estimator._set_model(model.transposed(codes) if by_items else model.with_users(codes), users, items)
+        model = model.transposed(codes) if self.estimator.stream == "items" else model.with_users(codes)
+        for factors in (model.user_factors, model.item_factors):
+            if factors.size and not np.isfinite([factors.min(), factors.max()]).all():
+                raise DataError("the fit diverged to NaN or infinity: start again from ratings of a usual scale")
+        self.estimator._set_model(model, users, items)
 
     def state_dict(self, state_dict: StateDict | None = None) -> StateDict:
         model = self.estimator

@@ -140,6 +140,7 @@ class RunDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
             if self.checkpoints.is_symlink():
                 raise StorageError(OSError(errno.ELOOP, "it is a symbolic link"), self.checkpoints)
+        with storage_errors(self.lock_file):
             file = open(self.lock_file, "ab", opener=no_follow)  # noqa: SIM115
         with file:
             with storage_errors(self.lock_file, "lock"):

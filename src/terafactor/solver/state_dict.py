@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, TypeVar
@@ -28,9 +29,10 @@ class StateDict:
     """Arrays; their memory order (C or F) is preserved."""
 
     def number(self, name: str, kind: type = int) -> Any:
-        """Return a number; raise DataError if it is absent or of another type."""
-        value = self.numbers.get(name)
-        if isinstance(value, bool) or not isinstance(value, (int, float) if kind is float else kind):
+        """Return a number; raise DataError if it is absent, not finite, or of another type."""
+        value: Any = self.numbers.get(name)
+        fits = not isinstance(value, bool) and isinstance(value, (int, float) if kind is float else kind)
+        if not fits or (kind is float and not abs(value) <= sys.float_info.max):
             raise DataError(
                 f"invalid {name} in the file (expected {kind.__name__}, got {value!r}): not written by terafactor, "
                 "or corrupted"
@@ -38,7 +40,10 @@ class StateDict:
         return kind(value)
 
     def array(self, name: str, shape: tuple[int | None, ...], *dtypes: Any) -> Array:
-        """Return an array; raise DataError if it is absent or has another shape (None: any length) or dtype."""
+        """Return an array; raise DataError if it is absent, has another shape (None: any length) or dtype, or NaN.
+
+        NaN and infinity in atoms would silently give codes of zero.
+        """
         array = self.arrays.get(name)
         if array is None:
             raise DataError(f"the file has no array {name!r}, only {', '.join(sorted(self.arrays))}")
@@ -50,6 +55,8 @@ class StateDict:
                 f"array {name!r} must have shape {shape} and dtype {' or '.join(np.dtype(d).name for d in dtypes)}, "
                 f"got {array.shape} and {array.dtype}"
             )
+        if array.dtype.kind == "f" and array.size and not np.isfinite([array.min(), array.max()]).all():
+            raise DataError(f"array {name!r} of the file has NaN or infinity: the fit that wrote it had diverged")
         return array
 
     def merged_with(self, other: StateDict) -> StateDict:
@@ -70,6 +77,9 @@ class StateDict:
             *({f"{name}.{key}": value for key, value in all_.items()} for all_ in (self.numbers, self.arrays))
         )
 
+
+MAX_COUNT = 2**62
+"""Counts of steps, rows and visits are below this, so that a fit can add to them."""
 
 FLOATS: tuple[Any, ...] = (np.float32, np.float64)
 
@@ -129,6 +139,8 @@ def _array(each: Any, state_dict: StateDict, dtypes: tuple[Any, ...], lengths: d
     shape = each.metadata["shape"]
     known = tuple(int(letter) if letter.isdigit() else lengths.get(letter) for letter in shape)
     array = state_dict.array(each.name, known, *(each.metadata["dtypes"] or dtypes))
+    if array.dtype.kind == "i" and array.size and not 0 <= array.min() <= array.max() < MAX_COUNT:
+        raise DataError(f"array {each.name!r} of the file counts from {array.min()} to {array.max()}: it is corrupted")
     lengths |= {letter: length for letter, length in zip(shape, array.shape, strict=True) if not letter.isdigit()}
     if tuple(lengths.get(letter, length) for letter, length in zip(shape, array.shape, strict=True)) != array.shape:
         raise DataError(f"array {each.name!r} has shape {array.shape}: axes that must have equal lengths differ")
@@ -136,10 +148,18 @@ def _array(each: Any, state_dict: StateDict, dtypes: tuple[Any, ...], lengths: d
 
 
 def _number(each: Any, state_dict: StateDict) -> Any:
-    """Return the value of a scalar field: a number, a parsed list, or None for an absent optional field."""
+    """Return the value of a scalar field: a number, a parsed list, or None for an absent optional field.
+
+    Integers count something.
+    """
     if "parse" in each.metadata:
         return each.metadata["parse"](state_dict.numbers.get(each.name, ()))
     kind, _, optional = str(each.type).partition(" | ")
     if optional and state_dict.numbers.get(each.name) is None:
         return None
-    return state_dict.number(each.name, {"float": float, "str": str}.get(kind, int))
+    value = state_dict.number(each.name, {"float": float, "str": str}.get(kind, int))
+    if isinstance(value, int) and not 0 <= value < MAX_COUNT:
+        raise DataError(
+            f"{each.name} in the file must be a count, got {value}: not written by terafactor, or corrupted"
+        )
+    return value

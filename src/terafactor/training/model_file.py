@@ -13,7 +13,6 @@ import numpy as np
 
 from terafactor._checks import check_new
 from terafactor._durable import open_durably
-from terafactor._typing import Array
 from terafactor.errors import DataError, ParameterError, TerafactorError
 from terafactor.runs.artifact import Artifact, find_artifact, read_artifact, write_artifact
 from terafactor.runs.directory import RunDirectory
@@ -146,7 +145,6 @@ def restore_estimator(artifact: Artifact) -> Any:
     """Return the fitted estimator of a model file or a checkpoint."""
     estimator = make_estimator(artifact.kind, artifact.parameters)
     check_document(artifact.state_dict.numbers, NUMBERS, "the file")
-    _check_finite(artifact.state_dict.arrays)
     try:
         estimator._task().restore(artifact.state_dict)
         names = getattr(estimator, "feature_names_in_", None)
@@ -169,10 +167,3 @@ def make_estimator(kind: Any, parameters: Mapping[str, Any]) -> Any:
         raise DataError(f"the file holds a {kind!r}, which is none of {', '.join(KINDS)}")
     module, name = KINDS[kind].split(":")
     return getattr(import_module(module), name)._from_file(from_plain(parameters))
-
-
-def _check_finite(arrays: Mapping[str, Array]) -> None:
-    """Refuse arrays with NaN or infinity, which would silently give codes of zero."""
-    for name, array in arrays.items():
-        if array.dtype.kind == "f" and array.size and not np.isfinite([array.min(), array.max()]).all():
-            raise DataError(f"array {name!r} of the file has NaN or infinity: the fit that wrote it had diverged")

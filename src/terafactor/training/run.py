@@ -259,6 +259,7 @@ class RunJournal(Journal):
                 f"stopped by {received}; a checkpoint is in {self.run.checkpoints}: "
                 f"continue with terafactor resume {self.run.path}"
             )
+        self.run.check_lock()  # the report takes a while
         write_artifact(self._artifact(task), self.run.model, overwrite=True)
         logger.info("run done; model in %s", self.run.model)
 

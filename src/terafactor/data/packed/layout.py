@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from terafactor._checks import check_regular
 from terafactor._typing import is_number
 from terafactor.errors import DataError
 
@@ -235,9 +236,21 @@ def read_store_document(path: Path) -> dict[str, Any]:
 
 def read_metadata(path: Path) -> bytes:
     try:
+        check_regular(path)
         return path.read_bytes()
     except OSError as error:
         raise DataError(f"{path} is missing or cannot be read: {error.strerror}; restore it or pack again") from error
+
+
+def read_statistics(record: Path) -> dict[str, float]:
+    """Return the statistics in the metadata of a finished record, or raise a DataError."""
+    try:
+        statistics = json.loads(read_metadata(record / "zarr.json"))["attributes"]["statistics"]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        statistics = None
+    if not _is_statistics(statistics):
+        raise DataError(f"{record}/zarr.json is damaged: remove the unfinished store and pack again")
+    return dict(statistics)
 
 
 def _is_valid(content: dict[str, Any]) -> bool:
@@ -273,7 +286,7 @@ def _is_record(record: dict[str, Any]) -> bool:
     )
 
 
-def _is_statistics(numbers: dict[str, Any]) -> bool:
+def _is_statistics(numbers: Any) -> bool:
     return isinstance(numbers, dict) and all(
         is_number(value) and abs(value) <= sys.float_info.max for value in numbers.values()
     )

@@ -278,8 +278,8 @@ def _is_packed(path: Path) -> bool:
     if (path / "permutations" / "zarr.json").is_file() and (record_path(path, 0) / "zarr.json").is_file():
         return True  # other metadata in their place would make it a Zarr array without chunks: zeros
     try:
-        return "terafactor" in json.loads((path / "zarr.json").read_bytes())["attributes"]
-    except (OSError, ValueError, KeyError, TypeError):
+        return "terafactor" in json.loads(read_metadata(path / "zarr.json"))["attributes"]
+    except (DataError, ValueError, RecursionError, KeyError, TypeError):
         return False
 
 

@@ -22,7 +22,6 @@ from terafactor.data.packed.layout import (
     PackedLayout,
     array_document,
     encode,
-    read_metadata,
     record_id,
     record_path,
     scales_path,
@@ -166,11 +165,6 @@ def feature_order(plan: dict[str, Any], number: int) -> Indices:
     """Return the order in which a record stores its features (p,), int32."""
     n_features = plan["layout"]["n_features"]
     return generator(plan["seed"], Purpose.PACKING, number % N_PERMUTATIONS).permutation(n_features).astype("<i4")
-
-
-def read_statistics(store: Path, number: int) -> dict[str, float]:
-    """Return the statistics of a record that is written."""
-    return dict(json.loads(read_metadata(record_path(store, number) / "zarr.json"))["attributes"]["statistics"])
 
 
 def _read_plan(store: Path) -> dict[str, Any]:

@@ -17,6 +17,9 @@ from terafactor._typing import Array, Indices
 from terafactor.data.packed.layout import CHECKSUM_BYTES, PackedLayout, shard_path
 from terafactor.data.preadv import read_at
 
+READ_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+"""Flags to open a file with; a pipe in its place is not waited for."""
+
 
 class DamagedShardError(Exception):
     """A shard differs from what was written."""
@@ -119,7 +122,7 @@ def _open_shard(path: str, layout: PackedLayout, with_index: bool) -> Iterator[i
     The system loads the index while the chunks are read; it is verified at the end.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        descriptor = os.open(path, READ_FLAGS)
     except OSError as error:
         raise DamagedShardError(f"its file {path} cannot be opened: {error.strerror}") from error
     try:

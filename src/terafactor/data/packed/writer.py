@@ -27,12 +27,14 @@ from terafactor.data.packed.layout import (
     group_document,
     permutations_document,
     plan_of,
+    read_metadata,
+    read_statistics,
     read_store_document,
     record_path,
     scales_path,
     store_document,
 )
-from terafactor.data.packed.records import Progress, RecordWriter, feature_order, read_statistics
+from terafactor.data.packed.records import Progress, RecordWriter, feature_order
 from terafactor.data.packed.shard import append_checksum, checksum
 from terafactor.data.source import MatrixSource
 from terafactor.errors import DataError, ParameterError
@@ -147,7 +149,7 @@ def unfinished_store(
 def _finish(store: Path, plan: dict[str, Any]) -> None:
     """Write everything except the records; the metadata of the store come last."""
     layout, n_records = PackedLayout.from_document(plan), len(plan["records"])
-    statistics = [read_statistics(store, number) for number in range(n_records)]
+    statistics = [read_statistics(record_path(store, number)) for number in range(n_records)]
     orders = [feature_order(plan, number) for number in range(N_PERMUTATIONS)]
     for number, order in enumerate(orders):
         write_durably(store / "permutations" / "c" / str(number) / "0", append_checksum(order.tobytes()))
@@ -188,6 +190,9 @@ def _split_records(source: MatrixSource, block_rows: int) -> list[dict[str, Any]
 @contextlib.contextmanager
 def _partial_store(partial: Path, plan: dict[str, Any]) -> Iterator[None]:
     """Lock the folder of an unfinished store, which is new, or left by an interrupted call with the same plan."""
+    link = next((path for path in (partial, *partial.rglob("*")) if path.is_symlink()), None)
+    if link is not None:
+        raise DataError(f"{link} is a symbolic link, which is not written through: remove it first")
     (partial / "records").mkdir(parents=True, exist_ok=True)
     with locked(partial):
         plan_file = partial / "plan.json"
@@ -195,7 +200,7 @@ def _partial_store(partial: Path, plan: dict[str, Any]) -> Iterator[None]:
             content = read_store_document(partial)
             resumable = {key: content.get(key) for key in plan} == plan
         else:
-            resumable = not plan_file.exists() or _resume(partial, json.loads(plan_file.read_bytes()), plan)
+            resumable = not plan_file.exists() or _resume(partial, read_metadata(plan_file), plan)
         if not resumable:
             raise DataError(f"{partial} was left by packing other data, or with other options: remove it first")
         write_durably(plan_file, encode(plan))
@@ -203,9 +208,16 @@ def _partial_store(partial: Path, plan: dict[str, Any]) -> Iterator[None]:
         yield
 
 
-def _resume(partial: Path, before: dict[str, Any], plan: dict[str, Any]) -> bool:
-    """Return whether an unfinished store can be resumed; remove its records that have changed."""
-    if before != plan and _without_identities(before) != _without_identities(plan):
+def _resume(partial: Path, raw: bytes, plan: dict[str, Any]) -> bool:
+    """Return whether an unfinished store can be resumed; remove its records that have changed.
+
+    raw: the plan with which it was begun, as stored.
+    """
+    try:
+        before = json.loads(raw)
+        if before != plan and _without_identities(before) != _without_identities(plan):
+            return False
+    except (ValueError, RecursionError, KeyError, TypeError):  # damaged
         return False
     for number, (old, new) in enumerate(zip(before["records"], plan["records"], strict=True)):
         if old != new:

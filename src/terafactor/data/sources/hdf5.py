@@ -81,7 +81,10 @@ def find_matrices(h5py: Any, group: Any) -> list[str]:
         if isinstance(node, h5py.Dataset) and node.ndim == 2 and node.dtype.kind in "fiub":
             found.append(f"/{name}")
 
-    group.visititems(visit)
+    try:
+        group.visititems(visit)
+    except (RuntimeError, KeyError, OSError, ValueError) as error:
+        raise DataError(f"{group.file.filename} is damaged: {error}; write it again") from error
     return found
 
 

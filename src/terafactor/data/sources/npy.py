@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import tokenize
 from pathlib import Path
 from typing import IO
 
@@ -44,7 +45,7 @@ def read_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.d
     try:
         version = npy_format.read_magic(file)
         shape, column_major, dtype = HEADER_READERS[version](file)
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, SyntaxError, tokenize.TokenError) as error:
         raise DataError(f"{name} is not a .npy file of numbers ({error or 'it is empty'})") from error
     if dtype.hasobject:
         raise DataError(f"{name} holds Python objects, which are never unpickled: save it as float32")

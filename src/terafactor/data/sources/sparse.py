@@ -120,6 +120,8 @@ def to_canonical(matrix: Any, name: str = "the sparse matrix") -> Any:
 
 def check_sparse(matrix: Any, name: str) -> None:
     """Refuse an invalid sparse matrix, on which SciPy's conversions would crash."""
+    if matrix.ndim != 2:
+        raise DataError(f"{name} has the shape {matrix.shape}: a matrix of rows and columns is needed")
     if matrix.format in ("csr", "csc"):
         check_compressed(matrix, name)
         return
@@ -174,7 +176,12 @@ def open_npz(path: Path, inside: str | None = None) -> MatrixSource:
     from scipy.sparse import load_npz
 
     try:
-        _check_members(path)
+        names = check_archive(path)
+        if "format" not in names:
+            raise DataError(
+                f"{path} is not a sparse matrix written by scipy.sparse.save_npz, but an archive of arrays "
+                f"({', '.join(names)}): write one of them to its own file with np.save"
+            )
         matrix = load_npz(path)
         check_size(8 * (matrix.shape[0] + 1), str(path), max_bytes())  # starts of the rows, also if it has few entries
         if hasattr(matrix, "check_format"):  # CSR, CSC and BSR
@@ -186,8 +193,8 @@ def open_npz(path: Path, inside: str | None = None) -> MatrixSource:
         raise DataError(f"{path} is not a sparse matrix written by scipy.sparse.save_npz: {error}") from error
 
 
-def _check_members(path: Path) -> None:
-    """Refuse, before loading, Python objects, arrays larger than the file holds, and archives of other arrays."""
+def check_archive(path: Path) -> list[str]:
+    """Return the names of the arrays in an ``.npz`` file; refuse Python objects, false sizes and too large arrays."""
     with zipfile.ZipFile(path) as archive:
         check_size(sum(member.file_size for member in archive.infolist()), str(path), max_bytes())
         for member in archive.infolist():
@@ -199,12 +206,7 @@ def _check_members(path: Path) -> None:
                 claimed, held = math.prod(shape) * dtype.itemsize, member.file_size - file.tell()
             if claimed != held:
                 raise DataError(f"{name} claims {claimed} bytes of numbers, but has {held}: write it again")
-        names = [name.removesuffix(".npy") for name in archive.namelist()]
-    if "format" not in names:
-        raise DataError(
-            f"{path} is not a sparse matrix written by scipy.sparse.save_npz, but an archive of arrays "
-            f"({', '.join(names)}): write one of them to its own file with np.save"
-        )
+        return [name.removesuffix(".npy") for name in archive.namelist()]
 
 
 FORMAT = Format(

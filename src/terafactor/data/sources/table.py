@@ -65,7 +65,7 @@ class TableSource(ChunkedSource):
             schema = self._table.collect_schema()
             n_rows = self._table.select(polars.len()).collect().item()
             index = _stored_index(polars, path)
-        except (polars.exceptions.PolarsError, OSError) as error:
+        except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
             raise DataError(f"{path} cannot be read as a table: {error}") from error
         self.columns = _select_columns(schema, columns, self.name, index, drop)
         self.shape = check_matrix((n_rows, len(self.columns)), self.name)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from terafactor._checks import check_regular
 from terafactor.data.sources.formats import require
 from terafactor.errors import DataError
 from terafactor.ratings.readers.text import for_polars, parse_without_blank_lines
@@ -62,6 +63,7 @@ def _files(folder: Path) -> list[Path]:
 
 def _read(polars: Any, path: Path, n_fields: int) -> Any:
     """Read a file strictly: an error names the first line that is neither a movie nor a rating."""
+    check_regular(path)
     frame = parse_without_blank_lines(path, lambda content: _parse(polars, content, n_fields))
     if frame is None:
         raise _find_invalid_line(path, n_fields)

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from terafactor._checks import check_regular
 from terafactor.data.sources.formats import require
+from terafactor.data.sources.sparse import check_archive
 from terafactor.errors import DataError
 from terafactor.ratings.readers.netflix import is_netflix, read_netflix
 from terafactor.ratings.readers.text import (
@@ -19,6 +21,7 @@ from terafactor.ratings.readers.text import (
     TAB_WITHOUT_HEADER,
     TextLayout,
     for_polars,
+    load_parquet,
     read_text,
 )
 from terafactor.ratings.table.open import find_columns, open_ratings
@@ -74,6 +77,7 @@ def read_ratings(
     path = Path(path)
     if not path.exists():
         raise DataError(f"{path} does not exist")
+    check_regular(path)
     if path.is_dir():
         return _read_folder(path, duplicates, columns)
     suffix = path.suffix.lower()
@@ -99,8 +103,8 @@ def _read_parquet(path: Path, duplicates: Duplicates, columns: Mapping[str, str]
     polars = require("polars", extra="ratings", purpose=f"reading {path}")
     try:
         found = find_columns(list(polars.read_parquet_schema(for_polars(path))), columns)
-        frame = polars.read_parquet(for_polars(path), columns=list(found.values()))
-    except (polars.exceptions.PolarsError, OSError) as error:
+        frame = load_parquet(polars, path, list(found.values()))
+    except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
         raise DataError(f"{path} cannot be read as Parquet: {error}") from error
     for name in found.values():
         if frame[name].null_count():
@@ -113,9 +117,9 @@ def _read_npz(path: Path, duplicates: Duplicates, columns: Mapping[str, str] | N
     from scipy.sparse import load_npz
 
     try:
+        if "format" in check_archive(path):
+            return RatingTable.from_matrix(load_npz(path), duplicates=duplicates)
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            if "format" in arrays:
-                return RatingTable.from_matrix(load_npz(path), duplicates=duplicates)
             found = find_columns(list(arrays), columns)
             return RatingTable.of(*(arrays[name] for name in found.values()), duplicates=duplicates)
     except DataError as error:

@@ -9,7 +9,7 @@ import io
 import math
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice, product
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from terafactor._memory import check_size, max_bytes
 from terafactor.data.sources.formats import require
 from terafactor.errors import DataError
 from terafactor.ratings.table.ids import MAX_ID_LENGTH
@@ -117,6 +118,13 @@ def parse_without_blank_lines(path: Path, parse: Callable[[Path | bytes], Any]) 
 def for_polars(content: Path | bytes) -> str | bytes:
     """Return a path as text without wildcards, which polars expands, or bytes unchanged."""
     return glob.escape(str(content)) if isinstance(content, Path) else content
+
+
+def load_parquet(polars: Any, path: Path, columns: Sequence[str]) -> Any:
+    """Return columns of a Parquet file, unless they expand beyond the memory limit."""
+    n_rows = polars.scan_parquet(for_polars(path)).select(polars.len()).collect().item()
+    check_size(8 * n_rows * len(columns), str(path), max_bytes())
+    return polars.read_parquet(for_polars(path), columns=list(columns))
 
 
 def without_blank_lines(path: Path) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+from terafactor._checks import check_regular
 from terafactor.errors import DataError
 from terafactor.ratings.readers.text import COMMA, TAB, TextLayout, detect_separator, refuse_utf16
 from terafactor.ratings.table.open import NAMES, match_names
@@ -29,6 +30,7 @@ def read_titles(path: Path | str) -> dict[str, str]:
     """
     path = Path(path)
     try:
+        check_regular(path)
         refuse_utf16(path)
         separator = detect_separator(path, LAYOUTS.get(path.suffix.lower(), COMMA)).separator
         content = path.read_bytes()

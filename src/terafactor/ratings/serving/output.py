@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from terafactor._checks import check_regular
 from terafactor._durable import no_follow, replace_durably, storage_errors, unfinished
 from terafactor._typing import Array
 from terafactor.data.sources.formats import require
@@ -23,6 +24,7 @@ from terafactor.ratings.readers.text import (
     find_unclosed_quote,
     for_polars,
     has_escaped_quotes,
+    load_parquet,
     reads_every_record,
     refuse_utf16,
     unescaped,
@@ -141,10 +143,11 @@ def _read_pairs(path: Path, columns: Mapping[str, str], fitted: Mapping[str, str
     columns: names of the columns; fitted: names that the model was fitted with, used if the table has them.
     """
     polars = require("polars", extra="ratings", purpose=f"reading {path}")
+    check_regular(path)
     try:
         if path.suffix.lower() in (".parquet", ".pq"):
-            frame = polars.read_parquet(for_polars(path))
-            return frame, _find_pair(list(frame.columns), columns, fitted)
+            names = list(polars.read_parquet_schema(for_polars(path)))
+            return load_parquet(polars, path, names), _find_pair(names, columns, fitted)
         refuse_utf16(path)
         layout = detect_separator(path, TAB if path.suffix.lower() in (".tsv", ".inter") else COMMA)
         separator, content = layout.separator, without_blank_lines(path)
@@ -164,7 +167,7 @@ def _read_pairs(path: Path, columns: Mapping[str, str], fitted: Mapping[str, str
             if invalid is not None and any(frame[name].str.contains(QUOTED).any() for name in texts):
                 raise invalid
         return frame.with_columns(polars.col(list(texts)).str.strip_chars()), found
-    except (polars.exceptions.PolarsError, OSError) as error:
+    except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
         raise DataError(f"{path} cannot be read as a table: {error}") from error
 
 

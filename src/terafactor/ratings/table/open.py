@@ -79,6 +79,8 @@ def find_columns(
     found = {
         role: name for role, name in (match_names(available) | dict(given or {})).items() if name not in (None, "")
     }
+    if not available:
+        raise DataError("the table has no columns")
     shown = ", ".join(map(str, available))
     for role, name in found.items():
         if name not in available:
