@@ -22,7 +22,7 @@ def estimator(**parameters):
 
 
 class TestRefusedFit:
-    """A fit that fails before its first step, or finds wrong data before its first checkpoint, leaves nothing behind."""
+    """A fit that fails before its first step, or finds wrong data before its first checkpoint, leaves nothing."""
 
     @pytest.mark.parametrize(
         ("parameters", "holdout"), [({"alpha": -1.0}, None), ({"n_components": 0}, None), ({}, 1000), ({}, "many")]

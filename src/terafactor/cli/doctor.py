@@ -92,6 +92,7 @@ def _blas() -> dict[str, Any]:
 
 
 def _cache() -> dict[str, Any]:
+    import terafactor.kernels.atoms  # noqa: F401  the folder is known once a kernel is imported
     from terafactor.kernels.jit import cache_folder
 
     place = cache_folder()

@@ -24,10 +24,12 @@ PROBLEM, SOLVER, RUN, IMAGES = "Problem", "Solver", "Run", "Images"
 
 Source = Annotated[
     str,
-    typer.Argument(metavar="SOURCE", help="File, quoted glob, packed store, file.h5::/data.", show_default=False),
+    typer.Argument(
+        metavar="SOURCE", help="Data file, packed store, quoted glob, or file.h5::/name.", show_default=False
+    ),
 ]
 Columns = Annotated[str | None, typer.Option(metavar="A,B,...", help="Read only these columns of a table.")]
-Drop = Annotated[str | None, typer.Option(metavar="A,B,...", help="Leave out these columns of a table, such as texts.")]
+Drop = Annotated[str | None, typer.Option(metavar="A,B,...", help="Leave out these columns of a table, such as names.")]
 RunFolder = Annotated[Path, typer.Option(metavar="DIR", help="New run directory.", rich_help_panel=RUN)]
 Holdout = Annotated[
     str | None,
@@ -110,7 +112,7 @@ PROJECTION = Parameter(
 POSITIVE_DICT = Parameter("positive_dict", option(bool, PROBLEM, "Require atoms >= 0.", "--positive-dict"), False)
 FORGETTING = Parameter(
     "forgetting",
-    or_auto(SOLVER, "W", "Weight step t by t^-W; auto: a growing window."),
+    or_auto(SOLVER, "W", "Weight of step t: t^-W; auto: average recent rows."),
     "auto",
     parse=number_or_auto,
 )
@@ -135,14 +137,14 @@ DICTIONARY = (
         option(
             str,
             PROBLEM,
-            "On codes: l1, l2, omp:N, simplex, group-lasso:SIZE, ...",
+            "Penalty on codes: l1, l2, omp:N, group-lasso:SIZE, ...",
             metavar="NAME",
         ),
         "l1",
     ),
     Parameter(
         "constraint",
-        option(str, PROBLEM, "On atoms: l1 (sparse), l2, elastic-net:RATIO.", metavar="NAME"),
+        option(str, PROBLEM, "Constraint on atoms: l2, l1 (sparse), elastic-net:RATIO.", metavar="NAME"),
         "l2",
     ),
     Parameter("positive_code", option(bool, PROBLEM, "Require codes >= 0.", "--positive-code"), False),
@@ -174,7 +176,7 @@ DICTIONARY = (
     FORGETTING,
     Parameter(
         "tol",
-        or_auto(SOLVER, "T", "Stop if doubling the rows gains < T; auto: 0.5%."),
+        or_auto(SOLVER, "T", "Stop when doubling the rows seen gains less than T; auto: 0.5%."),
         "auto",
         parse=number_or_auto,
     ),
@@ -187,7 +189,11 @@ DICTIONARY = (
 BRAIN = (
     Parameter("mask", option(Path | None, IMAGES, "Mask image; default: computed."), None, parse=absolute_path),
     Parameter("resample", Resample, False),
-    Parameter("global_signal", option(Literal["regress"] | None, IMAGES, "Regress out the mean over voxels."), None),
+    Parameter(
+        "global_signal",
+        option(Literal["regress"] | None, IMAGES, "Regress out the mean over voxels, with the value regress."),
+        None,
+    ),
     components("maps", 20),
     Parameter("alpha", option(float, PROBLEM, "Penalty strength; larger gives sparser maps.", metavar="A"), 2e-4),
     POSITIVE_DICT,
@@ -200,7 +206,9 @@ BRAIN = (
         "epochs",
     ),
     FORGETTING,
-    Parameter("tol", option(float, SOLVER, "Stop if doubling the rows gains < T; 0: never.", metavar="T"), 0.0),
+    Parameter(
+        "tol", option(float, SOLVER, "Stop when doubling the rows seen gains less than T; 0: never.", metavar="T"), 0.0
+    ),
     MAX_TIME,
     SEED,
     THREADS,
@@ -211,7 +219,7 @@ RATINGS = (
     components("factors", 30),
     Parameter(
         "alpha",
-        option(float | None, PROBLEM, "Strength of the ridge; default: learned.", metavar="A"),
+        option(float | None, PROBLEM, "Strength of the ridge penalty; default: learned.", metavar="A"),
         None,
     ),
     Parameter(
@@ -219,7 +227,9 @@ RATINGS = (
         option(str, PROBLEM, "per_feature, or masked for the method of the paper.", metavar="NAME"),
         "per_feature",
     ),
-    Parameter("explicit_biases", option(bool, PROBLEM, "Keep two factors as biases.", "--explicit-biases"), False),
+    Parameter(
+        "explicit_biases", option(bool, PROBLEM, "Use two of the factors as biases.", "--explicit-biases"), False
+    ),
     Parameter("clip", option(bool, PROBLEM, "Limit predictions to the range of ratings."), True),
     Parameter("stream", option(str, SOLVER, "Take batches of users or of items.", metavar="NAME"), "users"),
     PROJECTION,
@@ -228,12 +238,14 @@ RATINGS = (
     ),
     Parameter("damping", option(float, SOLVER, "With masked: damping of the biases, in ratings.", metavar="N"), 0.0),
     Parameter("forgetting", option(float, SOLVER, "With masked: weight step t by t^-W.", metavar="W"), 0.9),
-    Parameter("memory", option(float, SOLVER, "Passes over which the statistics average.", metavar="N"), 0.56),
+    Parameter("memory", option(float, SOLVER, "Passes over which statistics are averaged.", metavar="N"), 0.56),
     Parameter(
         "batch_size", option(int | None, SOLVER, "Users per step; default: a tenth of them.", min=1, metavar="B"), None
     ),
     Parameter("n_epochs", option(float, SOLVER, "Passes over the ratings.", metavar="N"), 8.0, "epochs"),
-    Parameter("tol", option(float, SOLVER, "Stop at this relative change; 0: never.", metavar="T"), 0.0),
+    Parameter(
+        "tol", option(float, SOLVER, "Stop when the relative change is less than T; 0: never.", metavar="T"), 0.0
+    ),
     MAX_TIME,
     SEED,
     Parameter(
@@ -259,7 +271,7 @@ CHECKPOINTS = (
     ),
     Parameter(
         "keep_every",
-        option(int | None, RUN, "Keep every N-th of these, and the last two.", min=1, metavar="N"),
+        option(int | None, RUN, "Keep every N-th checkpoint, and the last two.", min=1, metavar="N"),
         None,
     ),
 )
