@@ -137,14 +137,14 @@ DICTIONARY = (
         option(
             str,
             PROBLEM,
-            "Penalty on codes: l1, l2, omp:N, group-lasso:SIZE, ...",
+            "Penalty on codes: l1, l2, omp:N, simplex, ...",
             metavar="NAME",
         ),
         "l1",
     ),
     Parameter(
         "constraint",
-        option(str, PROBLEM, "Constraint on atoms: l2, l1 (sparse), elastic-net:RATIO.", metavar="NAME"),
+        option(str, PROBLEM, "Constraint on atoms: l1 (sparse), l2, elastic-net:R.", metavar="NAME"),
         "l2",
     ),
     Parameter("positive_code", option(bool, PROBLEM, "Require codes >= 0.", "--positive-code"), False),
@@ -176,7 +176,7 @@ DICTIONARY = (
     FORGETTING,
     Parameter(
         "tol",
-        or_auto(SOLVER, "T", "Stop when doubling the rows seen gains less than T; auto: 0.5%."),
+        or_auto(SOLVER, "T", "Stop if doubling the rows gains less than T; auto: 0.5%."),
         "auto",
         parse=number_or_auto,
     ),
@@ -207,7 +207,7 @@ BRAIN = (
     ),
     FORGETTING,
     Parameter(
-        "tol", option(float, SOLVER, "Stop when doubling the rows seen gains less than T; 0: never.", metavar="T"), 0.0
+        "tol", option(float, SOLVER, "Stop if doubling the rows gains less than T; 0: never.", metavar="T"), 0.0
     ),
     MAX_TIME,
     SEED,
