@@ -206,9 +206,7 @@ BRAIN = (
         "epochs",
     ),
     FORGETTING,
-    Parameter(
-        "tol", option(float, SOLVER, "Stop if doubling the rows gains less than T; 0: never.", metavar="T"), 0.0
-    ),
+    Parameter("tol", option(float, SOLVER, "Stop if doubling the rows gains less than T; 0: never.", metavar="T"), 0.0),
     MAX_TIME,
     SEED,
     THREADS,
