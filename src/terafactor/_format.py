@@ -1,4 +1,4 @@
-"""Numbers and foreign texts as people read them."""
+"""Numbers as people read them, and untrusted text made safe for a terminal."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def duration(seconds: float) -> str:
 
 
 def printable(text: object, *, lines: bool = False) -> str:
-    """Return a text of foreign origin with escapes for all characters that could control a terminal.
+    """Return untrusted text with escapes for all characters that could control a terminal.
 
     lines: keep line breaks.
 

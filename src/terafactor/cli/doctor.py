@@ -48,10 +48,11 @@ def examine() -> dict[str, dict[str, Any]]:
 
 def _machine() -> dict[str, Any]:
     from terafactor._threads import resolve_threads
+    from terafactor.report.software import software
 
     return {
         "system": platform.platform(),
-        "processor": platform.machine(),
+        "processor": software()["processor"],
         "python": sys.version.split()[0],
         "cores": os.cpu_count(),
         "threads used": resolve_threads(None),
