@@ -282,6 +282,13 @@ def test_inspect_summarizes_every_kind_of_path(scratch):
     assert "90" in invoke("inspect", "store").output
 
 
+def test_inspect_shows_settings_as_text(scratch):
+    invoke("fit", "X.npy", "-k", 3, "--epochs", 1, "--out", "run")
+    shown = invoke("inspect", "run/model").output
+    assert "norm l2" in shown
+    assert "{" not in shown
+
+
 def test_inspect_shows_the_format_of_a_store(scratch):
     invoke("pack", "X.npy", "--out", "store", "--dtype", "int16", "--standardize")
     facts = json.loads(invoke("inspect", "store", "--json").stdout)["source"]
