@@ -70,7 +70,7 @@ def _take_features(estimator: MaskedDictionaryLearning, source: MatrixSource) ->
 
 def _notice_index(estimator: MaskedDictionaryLearning, name: str) -> None:
     """Warn if the first feature has the name that pandas gives to the index of a text file."""
-    names = getattr(estimator, "feature_names_in_", ())
+    names = list(getattr(estimator, "feature_names_in_", ()))
     if len(names) > 1 and names[0] == UNNAMED:
         warnings.warn(
             f"column {UNNAMED!r} of {name} is used as a feature, but looks like the index of a table: leave it out, "
