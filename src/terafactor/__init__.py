@@ -1,7 +1,7 @@
 """Factorize matrices too large to read in full.
 
-``X (n x p) ~ codes (n x k) @ components (k x p)`` by online dictionary learning: each step reads a few rows, and,
-if masks are used, of these a part of the features only.
+``X (n x p) ~ codes (n x k) @ components (k x p)`` by online dictionary learning: each step reads a few rows and,
+if masks are used, only a part of their features.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ KINDS = {
     "MaskedDictionaryLearning": "terafactor.dictionary:MaskedDictionaryLearning",
     "MatrixCompletion": "terafactor.ratings:MatrixCompletion",
 }
-"""What a model file may hold, and the class that it then is: the only classes that load_model makes."""
+"""Classes by the kind that a model file names. load_model creates no other classes."""
 
 
 def __getattr__(name: str) -> Any:

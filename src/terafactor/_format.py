@@ -1,4 +1,4 @@
-"""Numbers and foreign texts as people read them."""
+"""Numbers as people read them, and untrusted text made safe for a terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ import logging
 import math
 from typing import Any
 
-__all__ = ["LogFormatter", "count", "counted", "data_size", "duration", "number", "percent", "printable", "setting"]
+__all__ = [
+    "NOTICE", "ConsoleFormatter", "LogFormatter", "count", "counted", "data_size", "duration", "number", "percent",
+    "printable", "setting",
+]  # fmt: skip
+
+NOTICE = {"is_notice": True}
+"""``extra`` of log records that every user should see, as a warning, but that warn of nothing."""
 
 
 def count(value: float) -> str:
@@ -58,7 +64,7 @@ def duration(seconds: float) -> str:
 
 
 def printable(text: object, *, lines: bool = False) -> str:
-    """Return a text of foreign origin with escapes for all characters that could control a terminal.
+    """Return untrusted text with escapes for all characters that could control a terminal.
 
     lines: keep line breaks.
 
@@ -76,6 +82,14 @@ class LogFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record), lines=True)
+
+
+class ConsoleFormatter(LogFormatter):
+    """Show records on a terminal, marked as warnings unless they are notices."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        mark = "" if getattr(record, "is_notice", False) else "warning: "
+        return f"{mark}{printable(record.getMessage(), lines=True)}"
 
 
 def setting(value: Any) -> str:

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from terafactor import MaskedDictionaryLearning, pack, train
-from terafactor._format import LogFormatter, printable
+from terafactor._format import NOTICE, ConsoleFormatter, LogFormatter, printable
 from terafactor.cli.app import app, main
 from terafactor.runs.artifact import write_artifact
 
@@ -122,6 +122,13 @@ def test_settings_of_a_configuration_are_escaped(folder, monkeypatch, capsys):
 def test_log_lines_are_escaped():
     record = logging.LogRecord("terafactor", logging.WARNING, "", 0, "%s\nsecond line", (EVIL,), None)
     check(LogFormatter("%(levelname)s %(message)s").format(record))
+    check(ConsoleFormatter().format(record))
+
+
+def test_notices_are_not_marked_as_warnings():
+    record = logging.makeLogRecord({"msg": "compiling"})
+    assert ConsoleFormatter().format(record) == "warning: compiling"
+    assert ConsoleFormatter().format(logging.makeLogRecord({"msg": "compiling"} | NOTICE)) == "compiling"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows does not allow such names")

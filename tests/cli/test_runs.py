@@ -263,6 +263,13 @@ def test_doctor_shows_versions_and_machine():
     assert "numpy" in invoke("doctor").output
 
 
+def test_doctor_shows_the_cache_of_kernels_before_any_was_used(scratch):
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(scratch / "cache")}
+    words = [sys.executable, "-m", "terafactor", "doctor", "--json"]
+    facts = json.loads(subprocess.run(words, env=environment, check=True, capture_output=True).stdout)
+    assert facts["compiled kernels"]["cache"].startswith(str(scratch / "cache"))
+
+
 def test_inspect_summarizes_every_kind_of_path(scratch):
     invoke("fit", "X.npy", "-k", 3, "--out", "run")
     invoke("pack", "X.npy", "--out", "store")
@@ -273,6 +280,13 @@ def test_inspect_summarizes_every_kind_of_path(scratch):
     assert json.loads(invoke("inspect", "X.npy", "--json").stdout)["source"]["rows"] == 90
     assert json.loads(invoke("inspect", "store", "--json").stdout)["source"]["rows read together"] == 40
     assert "90" in invoke("inspect", "store").output
+
+
+def test_inspect_shows_settings_as_text(scratch):
+    invoke("fit", "X.npy", "-k", 3, "--epochs", 1, "--out", "run")
+    shown = invoke("inspect", "run/model").output
+    assert "norm l2" in shown
+    assert "{" not in shown
 
 
 def test_inspect_shows_the_format_of_a_store(scratch):

@@ -32,6 +32,15 @@ def damage(path, random):
         path.unlink()
 
 
+def read_what_needs(path, store, reader):
+    """Read the rows of the record to which a file belongs; all rows if it belongs to the store."""
+    source = PackedSource(store, reader=reader)
+    kind, *names = path.relative_to(store).parts
+    numbers = [int(name) for name in names if name.isdigit()]
+    one = kind in ("records", "scales") and numbers
+    source.read(np.asarray(source.records[numbers[0]]) if one else np.arange(source.shape[0]))
+
+
 @pytest.mark.parametrize(("reader", "n_times"), [("direct", 2000), ("zarr", 100)])
 def test_no_damage_goes_unnoticed(small, tmp_path, reader, n_times):
     original, array = small
@@ -45,7 +54,7 @@ def test_no_damage_goes_unnoticed(small, tmp_path, reader, n_times):
         intact = path.read_bytes()
         damage(path, random)
         with pytest.raises(DataError):
-            PackedSource(tmp_path / "store", reader=reader).read(np.arange(len(array)))
+            read_what_needs(path, tmp_path / "store", reader)
         path.write_bytes(intact)
     np.testing.assert_array_equal(open_source(tmp_path / "store").read(np.arange(len(array))), array)
 

@@ -36,6 +36,19 @@ def test_the_unnamed_index_that_pandas_writes_to_text_is_no_feature(tmp_path, na
     np.testing.assert_array_equal(source.read(np.arange(12)), values())
 
 
+def test_an_index_that_pandas_read_as_a_column_is_noticed(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pandas_frame().to_csv(tmp_path / "t.csv")
+    frame = pandas.read_csv(tmp_path / "t.csv")
+    frame.to_csv(tmp_path / "again.csv", index=False)
+    for data in (frame, tmp_path / "again.csv"):
+        with pytest.warns(FitWarning, match=r"column 'Unnamed: 0' of X .*looks like the index.*index_col=0"):
+            MaskedDictionaryLearning(2, n_epochs=1, random_state=0).fit(data)
+    with warnings.catch_warnings(record=True) as caught:
+        MaskedDictionaryLearning(2, n_epochs=1, random_state=0).fit(frame.drop(columns="Unnamed: 0"))
+    assert not [warning for warning in caught if "index" in str(warning.message)]
+
+
 def test_an_unnamed_index_can_be_kept(tmp_path):
     pandas_frame().to_csv(tmp_path / "t.csv")
     with warnings.catch_warnings():
@@ -117,7 +130,7 @@ def frames_with_text():
 def test_a_frame_with_text_is_refused_by_column(kind):
     frame = frames_with_text()[kind]
     with pytest.raises(
-        DataError, match=r"column 'id' \(.*\) of X is not a number: skip with open_source\(..., drop=\['id'\]\)"
+        DataError, match=r"column 'id' \(.*\) of X is not a number: leave out with open_source\(..., drop=\['id'\]\)"
     ):
         MaskedDictionaryLearning(2).fit(frame)
     model = MaskedDictionaryLearning(2, random_state=0).fit(values())

@@ -166,7 +166,7 @@ def test_stores_of_version_1_load_and_learn(version1, stores, dtype, reader):
     rows, columns = np.array([23, 4, 11]), np.array([7, 0, 3])
     np.testing.assert_array_equal(old.read(rows, columns), new.read(rows, columns))
     atoms = [
-        MaskedDictionaryLearning(3, reduction=3, batch_size=4, random_state=0).fit(source).components_
+        MaskedDictionaryLearning(3, reduction=3, batch_size=4, n_epochs=2, random_state=0).fit(source).components_
         for source in (old, new)
     ]
     np.testing.assert_array_equal(*atoms)

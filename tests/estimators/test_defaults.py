@@ -192,6 +192,11 @@ class TestEnd:
             learner = MaskedDictionaryLearning(8, tol=1e-6, random_state=0).fit(planted()[0])
         assert learner.progress_.startswith("still improving by ")
 
+    def test_a_flat_objective_is_not_called_improving(self, recwarn):
+        learner = MaskedDictionaryLearning(4, random_state=0).fit(planted()[0][:3])
+        assert (learner.stopped_by_, learner.progress_) == ("n_epochs", "converged")
+        assert not [warning for warning in recwarn if warning.category is ConvergenceWarning]
+
     def test_a_number_of_passes_is_kept_without_a_word(self, recwarn):
         learner = MaskedDictionaryLearning(8, n_epochs=3, random_state=0).fit(planted()[0])
         assert learner.n_iter_ == 3

@@ -59,6 +59,7 @@ def test_compilation_is_logged_with_its_purpose_and_time(caplog):
             assert double(2) == 4
         assert caplog.messages[0] == "compiling kernels for a test, once on this machine ..."
         assert caplog.messages[1].startswith("compiled kernels for a test in ")
+        assert all(record.is_notice for record in caplog.records)
         caplog.clear()
         with jit.announcing_compilation("a test"):
             assert double(3) == 6

@@ -139,7 +139,7 @@ def test_ticks_of_counts_are_whole_numbers(visit, n_atoms):
 
 @pytest.mark.parametrize("low", [0.0, 0.1234567])
 def test_ticks_of_heights_are_not_cut_off(visit, low):
-    history = [replace(line, surrogate=low + 1e-6 / line.step) for line in make_history()]
+    history = [replace(line, sparsity=low + 1e-6 / line.step) for line in make_history()]
     seen = visit(make_report_context(history=history))
     seen.page.add_init_script(WRITTEN)
     seen.page.reload()
@@ -176,8 +176,8 @@ def test_page_can_be_read(visit, kind, width, scheme):
 def test_curves_are_there(visit, width, scheme):
     seen = visit(make_report_context(), width=width, scheme=scheme)
     figures = seen.page.locator("figure.chart")
-    assert figures.count() == 8
-    painted = [figures.nth(number).evaluate(PAINTED) for number in range(8)]
+    assert figures.count() == 7
+    painted = [figures.nth(number).evaluate(PAINTED) for number in range(7)]
     assert min(painted) > 100
 
 
@@ -187,7 +187,7 @@ def test_hovering_shows_values(visit):
     assert seen.page.locator(".tooltip").first.is_hidden()
     assert seen.hover(0.99) == "1.5 at 10 s"  # the last line of the history
     assert seen.hover(0.01) == "11 at 500 ms"
-    assert re.fullmatch(r"[\d.]+ % · atom \d+", seen.hover(0.02, chart=4))
+    assert re.fullmatch(r"[\d.]+ % · atom \d+", seen.hover(0.02, chart=3))
 
 
 def test_dragging_zooms_and_a_double_click_shows_all(visit):

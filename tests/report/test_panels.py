@@ -156,13 +156,14 @@ def test_progress_of_a_run_that_has_been_evaluated_once():
     begun = make_report_context(history=[first, *(replace(line, objective=None) for line in later)], stopped_by=None)
     drawn = ProgressPanel().draw(begun)
     assert "one evaluation of the held-out objective so far" in drawn
-    assert drawn.count("<figure") == 3  # what is known at every line
+    assert drawn.count("<figure") == 2  # what is known at every line
 
 
 def test_progress_draws_the_surrogate_where_nothing_was_held_out():
     drawn = ProgressPanel().draw(make_report_context(history=make_history(held_out=False)))
     assert '"y":{"label":"surrogate"' in drawn
     assert drawn.count('"label":"surrogate"') == 1
+    assert "surrogate" not in ProgressPanel().draw(make_report_context(history=make_history()))
 
 
 def test_table_of_runs_shows_the_parameters_that_differ():

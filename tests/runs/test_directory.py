@@ -23,7 +23,7 @@ def estimator(**parameters):
 
 
 class TestRefusedFit:
-    """A fit that fails before its first step leaves nothing behind."""
+    """A fit that fails before its first step, or finds wrong data before its first checkpoint, leaves nothing."""
 
     @pytest.mark.parametrize(
         ("parameters", "holdout"), [({"alpha": -1.0}, None), ({"n_components": 0}, None), ({}, 1000), ({}, "many")]
@@ -40,6 +40,16 @@ class TestRefusedFit:
         with pytest.raises(TerafactorError):
             train(estimator(), X, tmp_path / "run")
         assert list(tmp_path.iterdir()) == []
+
+    def test_bad_data_found_after_the_first_step(self, X, tmp_path):
+        X = X.copy()
+        X[-1, 3] = np.nan
+        np.save(tmp_path / "X.npy", X)
+        model = estimator(batch_size=5, n_epochs=3)
+        with pytest.raises(DataError, match="NaN at row 89"):
+            train(model, tmp_path / "X.npy", tmp_path / "run", holdout=0)
+        assert [path.name for path in tmp_path.iterdir()] == ["X.npy"]
+        train(model.set_params(missing="nan"), tmp_path / "X.npy", tmp_path / "run", holdout=0)
 
     def test_nothing_to_resume(self, X, tmp_path):
         with pytest.raises(DataError, match="is not a run directory"):

@@ -122,16 +122,15 @@ def shown(X, learn=fit, **console):
 
 def test_progress_outside_a_terminal_is_one_plain_line_at_the_end(X):
     (line,) = shown(X, force_terminal=False).splitlines()
-    assert line.startswith("terafactor: 18 of 18 batches, ")
-    assert line.endswith(", done, stopped by n_epochs")
-    assert re.search(r"surrogate -?\d", line)
+    assert line.startswith("terafactor: 18 of 18 steps, ")
+    assert line.endswith(" rows per second, all passes over the data are done (n_epochs)")
     assert "\x1b" not in line
 
 
 def test_progress_outside_a_terminal_writes_a_line_now_and_then(X, monkeypatch):
     monkeypatch.setattr("terafactor.solver.progress.LINE_EVERY", 0.0)
     lines = shown(X, force_terminal=False).splitlines()
-    counts = [re.match(r"terafactor: (\d+) of 18 batches, ", line)[1] for line in lines]
+    counts = [re.match(r"terafactor: (\d+) of 18 steps, ", line)[1] for line in lines]
     assert counts == [str(count) for count in [*range(1, 19), 18]]
     assert all(line.endswith(" s left") for line in lines[:-1])
 
@@ -141,7 +140,7 @@ def test_progress_of_a_second_partial_fit_counts_its_own_batches(X):
         learner = MaskedDictionaryLearning(3, batch_size=10, random_state=0).partial_fit(X)
         learner.set_params(callbacks=[progress]).partial_fit(X[:60])
 
-    assert shown(X, learn_twice, force_terminal=False).startswith("terafactor: 6 of 6 batches, ")
+    assert shown(X, learn_twice, force_terminal=False).startswith("terafactor: 6 of 6 steps, ")
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -158,7 +157,7 @@ def test_progress_in_a_terminal_is_a_bar_that_fills(X):
     text = shown(X, force_terminal=True, width=100)
     assert "learning" in text
     assert "100%" in text
-    assert "rows/s, surrogate" in text
+    assert " rows per second" in text
     assert text.rstrip("\n").endswith(SHOW_CURSOR)
 
 

@@ -107,7 +107,7 @@ def test_the_literal_twin_is_the_reference(ball):
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-4), (np.float64, 1e-9)])
 def test_thousands_of_projections_equal_the_literal_ones(advance, ball, dtype, tolerance):
     # The literal projection on the elastic-net ball bisects and is slow: fewer steps there.
-    current, expected = run_both(advance, ball, dtype, 150 if ball.norm == "elastic-net" else 2000, closed=False)
+    current, expected = run_both(advance, ball, dtype, 150 if ball.norm == "elastic-net" else 1000, closed=False)
     assert np.linalg.norm(current - expected) <= tolerance * np.linalg.norm(expected)
     assert (ball.size(np.ascontiguousarray(current)) <= 1 + 1e-6).all()
 

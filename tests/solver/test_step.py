@@ -1,4 +1,6 @@
-"""Steps of the solver equal Algorithm 1 of the paper, written literally in kernels/reference.py."""
+"""Steps of the solver equal Algorithm 1 of the paper, written literally in terafactor.testing.reference."""
+
+from functools import cache
 
 import numpy as np
 import pytest
@@ -19,18 +21,32 @@ PROBLEMS = [
 N_FEATURES = 180
 
 
-def run_both(advance, problem, options, dtype, n_steps=15):
-    """Return the state and the reference's memory after the same batches."""
+@cache
+def make_batches(options, dtype, n_steps=15):
+    """Return rows and batches of them."""
     random = np.random.default_rng(0)
     X = (random.standard_normal((100, 30)) @ random.standard_normal((30, N_FEATURES))).astype(dtype)
     X += 0.1 * random.standard_normal(X.shape).astype(dtype)
     masks = Masks(N_FEATURES, options.reduction, options.seed)
     full = options.statistics == "full"
     stream = BatchStream(ArraySource(X), options.batch_size, masks, options.seed, whole_rows=full)
-    batches = [stream.batch(number) for number in range(n_steps)]
+    return X, [stream.batch(number) for number in range(n_steps)]
+
+
+def run_both(advance, problem, options, dtype):
+    """Return the state and the reference's memory after the same batches."""
+    X, batches = make_batches(options, dtype)
     atoms = problem.constraint.fill(X[: options.n_components])
     state = State.start(atoms.copy(), problem, masked=options.masked)
     advance(state, batches, problem, options)
+    return state, run_reference(problem, options, dtype)
+
+
+@cache
+def run_reference(problem, options, dtype):
+    """Return the reference's memory after all batches, the same for every backend."""
+    X, batches = make_batches(options, dtype)
+    atoms = problem.constraint.fill(X[: options.n_components])
 
     def literal(batch):
         mask = np.ones(N_FEATURES)
@@ -39,7 +55,7 @@ def run_both(advance, problem, options, dtype, n_steps=15):
             mask[batch.columns] = 1
         return X[batch.rows].astype(np.float64).T, mask
 
-    memory = reference.learn(
+    return reference.learn(
         reference.Memory.start(atoms.astype(np.float64).T),
         map(literal, batches),
         lam=problem.alpha,
@@ -49,10 +65,9 @@ def run_both(advance, problem, options, dtype, n_steps=15):
         ball_rho=problem.constraint.l1_ratio,
         positive_code=problem.penalty.positive,
         positive_dict=problem.constraint.positive,
-        full=full,
+        full=options.statistics == "full",
         weight=options.schedule.weight,
     )
-    return state, memory
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=["lasso-l2", "ridge-l1", "positive-elastic-net"])

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 import terafactor
-from terafactor._format import LogFormatter, printable
+from terafactor._format import ConsoleFormatter, printable
 from terafactor.cli import brain as brain_commands
 from terafactor.cli import doctor as doctor_command
 from terafactor.cli import fit as fit_command
@@ -49,7 +49,9 @@ def common(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     modules: Annotated[
         list[str] | None,
-        typer.Option("--import", metavar="MODULE", help="Import a Python module first: one that registers a penalty."),
+        typer.Option(
+            "--import", metavar="MODULE", help="Import this Python module first, for example to register a penalty."
+        ),
     ] = None,
 ) -> None:
     """Factorize matrices too large to read in full."""
@@ -100,7 +102,7 @@ def main() -> None:
     Exit codes: 0 success, 1 internal error, 2 invalid usage, 3 invalid data, 4 interrupted with a checkpoint.
     """
     if logging.lastResort is not None:  # prints warnings that are logged outside a run
-        logging.lastResort.setFormatter(LogFormatter("warning: %(message)s"))
+        logging.lastResort.setFormatter(ConsoleFormatter())
     debug = "--debug" in sys.argv
     sys.argv = [argument for argument in sys.argv if argument != "--debug"]
     try:

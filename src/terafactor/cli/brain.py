@@ -72,7 +72,7 @@ def fit(
     cluster: Values,
     confounds: Confounds = None,
     smoothing: Annotated[
-        float | None, typer.Option(metavar="MM", help="FWHM of the smoothing.", rich_help_panel=IMAGES)
+        float | None, typer.Option(metavar="MM", help="Width (FWHM) of the smoothing, in mm.", rich_help_panel=IMAGES)
     ] = None,
     cleaning: Cleaning = None,
     store: Annotated[Path | None, typer.Option(help="Packed store, reused if it exists; by default OUT/store.")] = None,
@@ -99,12 +99,12 @@ def fit(
 def transform(
     model: Model,
     image: Annotated[str, typer.Argument(help="One image.")],
-    out: Annotated[Path, typer.Option(help="Table of series to write, .tsv; must not exist.")],
+    out: Annotated[Path, typer.Option(help="Table of time series to write, .tsv; must not exist.")],
     confounds: NewConfounds = None,
     resample: Resample = False,
     threads: Threads = None,
 ) -> None:
-    """Write the series of the maps in an image, one line per volume and one column per map."""
+    """Write the time series of the maps in an image: one line per volume, one column per map."""
     import numpy as np
 
     from terafactor._durable import storage_errors
@@ -121,7 +121,7 @@ def transform(
     header = "\t".join(f"map_{number:03d}" for number in range(series.shape[1]))
     with storage_errors(out):
         np.savetxt(out, series, fmt="%.6g", delimiter="\t", header=header, comments="")
-    typer.echo(f"wrote the series of {series.shape[1]} maps in {series.shape[0]:,} volumes to {out}", err=True)
+    typer.echo(f"wrote the time series of {series.shape[1]} maps in {series.shape[0]:,} volumes to {out}", err=True)
 
 
 @app.command(epilog=REPORT_EXAMPLE)
@@ -131,7 +131,7 @@ def report(
     names: Annotated[Path | None, typer.Option(help=NAMES_HELP, exists=True)] = None,
     viewers: Annotated[bool, typer.Option("--viewers/--no-viewers", help="Write a page for each map.")] = True,
 ) -> None:
-    """Write the maps, the report and the pages of a run again, with names from an atlas of regions if given."""
+    """Write the maps, the report and the pages of a run again; --labels names the maps after regions of an atlas."""
     if names is not None and labels is None:
         raise typer.BadParameter("--names needs --labels, the atlas whose regions it names")
     path = write_pages(run, labels, names, viewers=viewers)

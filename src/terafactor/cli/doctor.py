@@ -48,10 +48,11 @@ def examine() -> dict[str, dict[str, Any]]:
 
 def _machine() -> dict[str, Any]:
     from terafactor._threads import resolve_threads
+    from terafactor.report.software import software
 
     return {
         "system": platform.platform(),
-        "processor": platform.machine(),
+        "processor": software()["processor"],
         "python": sys.version.split()[0],
         "cores": os.cpu_count(),
         "threads used": resolve_threads(None),
@@ -92,6 +93,7 @@ def _blas() -> dict[str, Any]:
 
 
 def _cache() -> dict[str, Any]:
+    import terafactor.kernels.atoms  # noqa: F401  the folder is known once a kernel is imported
     from terafactor.kernels.jit import cache_folder
 
     place = cache_folder()

@@ -126,7 +126,9 @@ def _describe_source(path: str, selection: dict[str, list[str]]) -> dict[str, di
             "dtype": source.dtype.name,
             "bytes": n_bytes,
             "records": len(lengths),
-            "rows per record": " to ".join(map(str, sorted({min(lengths), max(lengths)}))) if lengths else "none",
+            "rows per record": " to ".join(f"{length:,}" for length in sorted({min(lengths), max(lengths)}))
+            if lengths
+            else "none",
             "features read together": tiles.width,
             "rows read together": "any" if blocks is None else max(map(len, blocks), default=0),
             "picture shape": source.geometry,
@@ -178,4 +180,6 @@ def _text(name: str, value: Any) -> str:
         return duration(value) if name == "seconds" else f"{value:.6g}"
     if isinstance(value, list):
         return (" x " if name == "shape" else ", ").join(map(str, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_text(key, each)}" for key, each in value.items())
     return str(value)

@@ -24,10 +24,12 @@ PROBLEM, SOLVER, RUN, IMAGES, ON_CLUSTER = "Problem", "Solver", "Run", "Images",
 
 Source = Annotated[
     str,
-    typer.Argument(metavar="SOURCE", help="File, quoted glob, packed store, file.h5::/data.", show_default=False),
+    typer.Argument(
+        metavar="SOURCE", help="Data file, packed store, quoted glob, or file.h5::/name.", show_default=False
+    ),
 ]
 Columns = Annotated[str | None, typer.Option(metavar="A,B,...", help="Read only these columns of a table.")]
-Drop = Annotated[str | None, typer.Option(metavar="A,B,...", help="Leave out these columns of a table, such as texts.")]
+Drop = Annotated[str | None, typer.Option(metavar="A,B,...", help="Leave out these columns of a table, such as names.")]
 RunFolder = Annotated[Path, typer.Option(metavar="DIR", help="New run directory.", rich_help_panel=RUN)]
 Holdout = Annotated[
     str | None,
@@ -114,7 +116,7 @@ ROUND_STEPS = Parameter(
 )
 FORGETTING = Parameter(
     "forgetting",
-    or_auto(SOLVER, "W", "Weight step t by t^-W; auto: a growing window."),
+    or_auto(SOLVER, "W", "Weight of step t: t^-W; auto: average recent rows."),
     "auto",
     parse=number_or_auto,
 )
@@ -195,7 +197,11 @@ DICTIONARY = (
 BRAIN = (
     Parameter("mask", option(Path | None, IMAGES, "Mask image; default: computed."), None, parse=absolute_path),
     Parameter("resample", Resample, False),
-    Parameter("global_signal", option(Literal["regress"] | None, IMAGES, "Regress out the mean over voxels."), None),
+    Parameter(
+        "global_signal",
+        option(Literal["regress"] | None, IMAGES, "Regress out the mean over voxels, with the value regress."),
+        None,
+    ),
     components("maps", 20),
     Parameter("alpha", option(float, PROBLEM, "Penalty strength; larger gives sparser maps.", metavar="A"), 2e-4),
     POSITIVE_DICT,
@@ -221,7 +227,7 @@ RATINGS = (
     components("factors", 30),
     Parameter(
         "alpha",
-        option(float | None, PROBLEM, "Strength of the ridge; default: learned.", metavar="A"),
+        option(float | None, PROBLEM, "Strength of the ridge penalty; default: learned.", metavar="A"),
         None,
     ),
     Parameter(
@@ -229,7 +235,9 @@ RATINGS = (
         option(str, PROBLEM, "per_feature, or masked for the method of the paper.", metavar="NAME"),
         "per_feature",
     ),
-    Parameter("explicit_biases", option(bool, PROBLEM, "Keep two factors as biases.", "--explicit-biases"), False),
+    Parameter(
+        "explicit_biases", option(bool, PROBLEM, "Use two of the factors as biases.", "--explicit-biases"), False
+    ),
     Parameter("clip", option(bool, PROBLEM, "Limit predictions to the range of ratings."), True),
     Parameter("stream", option(str, SOLVER, "Take batches of users or of items.", metavar="NAME"), "users"),
     PROJECTION,
@@ -238,12 +246,14 @@ RATINGS = (
     ),
     Parameter("damping", option(float, SOLVER, "With masked: damping of the biases, in ratings.", metavar="N"), 0.0),
     Parameter("forgetting", option(float, SOLVER, "With masked: weight step t by t^-W.", metavar="W"), 0.9),
-    Parameter("memory", option(float, SOLVER, "Passes over which the statistics average.", metavar="N"), 0.56),
+    Parameter("memory", option(float, SOLVER, "Passes over which statistics are averaged.", metavar="N"), 0.56),
     Parameter(
         "batch_size", option(int | None, SOLVER, "Users per step; default: a tenth of them.", min=1, metavar="B"), None
     ),
     Parameter("n_epochs", option(float, SOLVER, "Passes over the ratings.", metavar="N"), 8.0, "epochs"),
-    Parameter("tol", option(float, SOLVER, "Stop at this relative change; 0: never.", metavar="T"), 0.0),
+    Parameter(
+        "tol", option(float, SOLVER, "Stop when the relative change is less than T; 0: never.", metavar="T"), 0.0
+    ),
     MAX_TIME,
     SEED,
     Parameter(
@@ -288,7 +298,7 @@ CHECKPOINTS = (
     ),
     Parameter(
         "keep_every",
-        option(int | None, RUN, "Keep every N-th of these, and the last two.", min=1, metavar="N"),
+        option(int | None, RUN, "Keep every N-th checkpoint, and the last two.", min=1, metavar="N"),
         None,
     ),
 )

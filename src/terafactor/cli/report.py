@@ -17,7 +17,9 @@ def report(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="HTML file; default: report.html in the run, or here for several.", dir_okay=False
+            metavar="FILE",
+            help="HTML file; default: report.html in the run, or in the current folder for several runs.",
+            dir_okay=False,
         ),
     ] = None,
     title: Annotated[

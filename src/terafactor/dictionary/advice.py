@@ -50,7 +50,7 @@ def advice(
         *_unused_atoms(state),
         *_worse_with_masks(state, source.shape[1], options),
     ]
-    if stopped_by == "n_epochs" and options.tol > 0:
+    if stopped_by == "n_epochs" and options.tol > 0 and not last_decrease(state.checks) <= options.tol:
         found.append(_not_converged(state, source.shape[0], options))
     return found
 

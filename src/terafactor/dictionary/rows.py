@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,13 +13,16 @@ from terafactor.data import ArraySource, MatrixSource, SparseSource, open_source
 from terafactor.data.open import needs_opening
 from terafactor.data.sources.sparse import check_sparse
 from terafactor.data.sources.table import prepare_for_validation
-from terafactor.errors import DataError, DataTypeError, ParameterError
+from terafactor.errors import DataError, DataTypeError, FitWarning, ParameterError
 
 if TYPE_CHECKING:
     from terafactor.dictionary.estimator import MaskedDictionaryLearning
 
 DTYPES = [np.float64, np.float32]
 """Types that are kept; other numeric types become float64."""
+
+UNNAMED = "Unnamed: 0"
+"""Name that pandas gives to a first column without a name when it reads a text file."""
 
 
 def rows_of(estimator: MaskedDictionaryLearning, X: Any, *, reset: bool, name: str = "X") -> MatrixSource:
@@ -29,6 +33,7 @@ def rows_of(estimator: MaskedDictionaryLearning, X: Any, *, reset: bool, name: s
         X = open_source(X)
         if reset:
             _take_features(estimator, X)
+            _notice_index(estimator, name)
         else:
             _check_features(estimator, X, name)
         return X.absent_as_missing() if estimator.missing == "absent" else X
@@ -40,6 +45,8 @@ def rows_of(estimator: MaskedDictionaryLearning, X: Any, *, reset: bool, name: s
     array = validate_data(
         estimator, X, reset=reset, dtype=DTYPES, accept_sparse="csr", ensure_all_finite=False, accept_large_sparse=True
     )
+    if reset:
+        _notice_index(estimator, name)
     allow_nan = estimator.missing is not None
     if issparse(array):
         absent = np.nan if estimator.missing == "absent" else 0.0
@@ -59,6 +66,18 @@ def _take_features(estimator: MaskedDictionaryLearning, source: MatrixSource) ->
         estimator.feature_names_in_ = np.array(source.feature_names, dtype=object)
     elif hasattr(estimator, "feature_names_in_"):
         del estimator.feature_names_in_
+
+
+def _notice_index(estimator: MaskedDictionaryLearning, name: str) -> None:
+    """Warn if the first feature has the name that pandas gives to the index of a text file."""
+    names = list(getattr(estimator, "feature_names_in_", ()))
+    if len(names) > 1 and names[0] == UNNAMED:
+        warnings.warn(
+            f"column {UNNAMED!r} of {name} is used as a feature, but looks like the index of a table: leave it out, "
+            "for example by reading the file with pandas.read_csv(..., index_col=0)",
+            FitWarning,
+            stacklevel=2,
+        )
 
 
 def _check_features(estimator: MaskedDictionaryLearning, source: MatrixSource, name: str) -> None:

@@ -16,6 +16,8 @@ from typing import Any
 import numba
 from numba.core import event
 
+from terafactor._format import NOTICE
+
 logger = logging.getLogger("terafactor")
 
 # Sums may be reassociated (SIMD) and fused; NaN and infinities keep their meaning.
@@ -87,7 +89,7 @@ def source_digest(file: Path) -> str:
 
 
 def cache_folder() -> Path | None:
-    """Return the folder of compiled kernels; None if no folder is writable."""
+    """Return the folder of the compiled kernels imported so far; None if no folder is writable."""
     return next((Path(kernel.stats.cache_path) for kernel in _kernels if kernel.stats.cache_path), None)
 
 
@@ -101,7 +103,7 @@ class _Compilation(event.Listener):
     def on_start(self, started: Any) -> None:
         if not self.announced:
             self.announced = True
-            logger.warning("compiling kernels for %s, once on this machine ...", self.purpose)
+            logger.warning("compiling kernels for %s, once on this machine ...", self.purpose, extra=NOTICE)
 
     def on_end(self, ended: Any) -> None:
         pass
@@ -114,4 +116,5 @@ def announcing_compilation(purpose: str) -> Generator[None, None, None]:
     with event.install_listener("numba:compile", listener):
         yield
     if listener.announced:
-        logger.warning("compiled kernels for %s in %.1f s", purpose, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        logger.warning("compiled kernels for %s in %.1f s", purpose, seconds, extra=NOTICE)

@@ -12,9 +12,10 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
-from terafactor._format import data_size, duration, number, printable
+from terafactor._format import ConsoleFormatter, data_size, duration, number, printable
 from terafactor.runs.checkpoint import Checkpointer
 from terafactor.solver.callbacks import Recorder, Snapshot
+from terafactor.solver.progress import ENDS
 
 logger = logging.getLogger("terafactor")
 
@@ -23,14 +24,6 @@ REFRESH = 0.25
 
 LINE_EVERY = 30.0
 """Seconds between two lines in the log."""
-
-ENDS = {
-    "n_epochs": "all passes over the data are done (n_epochs)",
-    "tol": "converged (tol)",
-    "max_time": "the time limit was reached (max_time)",
-    "callback": "stopped by a callback",
-}
-"""What ended a run; anything else is the name of a signal."""
 
 
 class ConsoleWarnings(logging.Handler):
@@ -44,10 +37,10 @@ class ConsoleWarnings(logging.Handler):
     def __init__(self, console: Console) -> None:
         super().__init__(logging.WARNING)
         self.console = console
+        self.setFormatter(ConsoleFormatter())
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = f"warning: {printable(record.getMessage(), lines=True)}"
-        self.console.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
+        self.console.print(self.format(record), style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
 class LiveView:
@@ -157,7 +150,7 @@ class LiveView:
     def _bytes(self, snapshot: Snapshot) -> str:
         """Return the bytes read, and those of whole rows where a mask saved some."""
         whole = snapshot.n_samples * self.row_bytes
-        saved = f" (whole rows have {data_size(whole)})" if snapshot.bytes_read < 0.99 * whole else ""
+        saved = f" (whole rows in memory: {data_size(whole)})" if snapshot.bytes_read < 0.99 * whole else ""
         return f"{data_size(snapshot.bytes_read)}{saved}" if snapshot.bytes_read else ""
 
     def _objective(self) -> str:

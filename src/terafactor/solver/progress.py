@@ -11,14 +11,19 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from terafactor.solver.callbacks import Snapshot
 
-SURROGATE_SHARE = 0.02
-"""Largest share of the time spent on computing the surrogate for display."""
-
 LINE_EVERY = 5.0
 """Seconds between plain lines."""
 
 SHOW_AFTER = 2.0
 """Seconds before progress is shown."""
+
+ENDS = {
+    "n_epochs": "all passes over the data are done (n_epochs)",
+    "tol": "converged (tol)",
+    "max_time": "the time limit was reached (max_time)",
+    "callback": "stopped by a callback",
+}
+"""What ended a fit; anything else is the name of a signal."""
 
 
 class RowsProgress:
@@ -63,11 +68,11 @@ class RowsProgress:
 
     def _line(self) -> str:
         left = (time.monotonic() - self._started) * (self.n_rows / max(self.done, 1) - 1)
-        return f"terafactor: {self.what}, {self.done} of {self.n_rows} rows, {left:.0f} s left"
+        return f"terafactor: {self.what}, {self.done:,} of {self.n_rows:,} rows, {left:.0f} s left"
 
 
 class ProgressBar:
-    """Callback that shows rows per second, the surrogate and the time left.
+    """Callback that shows the steps done, rows per second and the time left.
 
     Parameters
     ----------
@@ -80,26 +85,17 @@ class ProgressBar:
         self._bar: Progress | None = None
         self._started = time.monotonic()
         self._first: tuple[int, float] | None = None
-        self._surrogate = "..."
-        self._surrogate_cost = 0.0
         self._next_line = self._started + LINE_EVERY
 
     def __call__(self, snapshot: Snapshot) -> None:
         if self._first is None:
             self._first = (snapshot.n_samples, snapshot.seconds)
         finished = snapshot.stopped_by is not None
-        self._update_surrogate(snapshot, finished)
         if self.console.is_terminal:
             self._show_bar(snapshot, finished)
         elif finished or time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + LINE_EVERY
             self.console.print(self._line(snapshot), highlight=False, markup=False, soft_wrap=True)
-
-    def _update_surrogate(self, snapshot: Snapshot, finished: bool) -> None:
-        started = time.monotonic()
-        if finished or self._surrogate_cost <= SURROGATE_SHARE * (started - self._started):
-            self._surrogate = f"{snapshot.surrogate():.5g}"
-            self._surrogate_cost += time.monotonic() - started
 
     def _speed(self, snapshot: Snapshot) -> float:
         """Return rows per second since the first step; of the first step itself, since the start."""
@@ -112,11 +108,9 @@ class ProgressBar:
         speed = self._speed(snapshot)
         left = snapshot.seconds * (snapshot.batches_to_do / max(snapshot.batches_done, 1) - 1)
         bound = "at most " if snapshot.may_converge else ""
-        ending = f"done, stopped by {snapshot.stopped_by}" if snapshot.stopped_by else f"{bound}{left:.0f} s left"
-        return (
-            f"terafactor: {snapshot.batches_done} of {snapshot.batches_to_do} batches, {speed:,.0f} rows/s, "
-            f"surrogate {self._surrogate}, {ending}"
-        )
+        end = f"{bound}{left:.0f} s left" if snapshot.stopped_by is None else ENDS[snapshot.stopped_by]
+        steps = f"{snapshot.batches_done:,} of {bound}{snapshot.batches_to_do:,} steps"
+        return f"terafactor: {steps}, {speed:,.0f} rows per second, {end}"
 
     def _show_bar(self, snapshot: Snapshot, finished: bool) -> None:
         if self._bar is None:
@@ -124,17 +118,16 @@ class ProgressBar:
                 TextColumn("learning until converged, at most" if snapshot.may_converge else "learning"),
                 BarColumn(),
                 TaskProgressColumn(),
-                TextColumn("{task.fields[speed]} rows/s, surrogate {task.fields[surrogate]}"),
+                TextColumn("{task.fields[speed]} rows per second"),
                 TimeRemainingColumn(),
                 console=self.console,
             )
-            self._bar.add_task("fit", total=snapshot.batches_to_do, speed="0", surrogate="...")
+            self._bar.add_task("fit", total=snapshot.batches_to_do, speed="0")
             self._bar.start()
         self._bar.update(
             self._bar.task_ids[0],
             completed=snapshot.batches_done,
             speed=f"{self._speed(snapshot):,.0f}",
-            surrogate=self._surrogate,
         )
         if finished:
             self.close()

@@ -37,7 +37,7 @@ def warm_up(source: MatrixSource, problem: Problem, options: SolverOptions) -> N
         options, batch_size=3, n_epochs=1, n_threads=1, reduction=2 if masked else 1, tol=0.0, max_time=None
     )
     ball = problem.constraint
-    plain_ball = NormBall(ball.norm, ball.radius, ball.l1_ratio, ball.positive)  # not the grid of a SmoothBall
+    plain_ball = NormBall(ball.norm, ball.radius, ball.l1_ratio, ball.positive)  # without structure, such as a grid
     toy_problem = replace(problem, alpha=0.1, constraint=plain_ball)
     key = (source.dtype, sparse, repr(toy_problem), repr(replace(toy_options, seed=0, schedule=PowerDecay())))
 

@@ -39,15 +39,14 @@ def code(x: Array, D: Array, M: Array, lam: float, rho: float, positive: bool = 
     if rho == 0 and not positive:
         system = MD.T @ MD + penalty * np.eye(D.shape[1])
         return np.linalg.lstsq(system, MD.T @ x, rcond=1e-12)[0]
-    a = np.zeros(D.shape[1])
+    a, Mx, norms = np.zeros(D.shape[1]), M * x, [column @ column for column in MD.T]
     for _ in range(100_000):
         before = a.copy()
         for j in range(len(a)):
-            column = MD[:, j]
-            curvature = column @ column + penalty * (1 - rho)
+            curvature = norms[j] + penalty * (1 - rho)
             if curvature == 0:
                 continue
-            z = column @ (M * x - MD @ a) + column @ column * a[j]
+            z = MD[:, j] @ (Mx - MD @ a) + norms[j] * a[j]
             a[j] = np.sign(z) * max(abs(z) - penalty * rho, 0) / curvature
             if positive:
                 a[j] = max(z - penalty * rho, 0) / curvature
@@ -77,6 +76,8 @@ def project(v: Array, norm: str, budget: float, rho: float = 0.5, positive: bool
 
     for _ in range(200):  # psi(shrunk) decreases with the multiplier
         middle = (low + high) / 2
+        if middle in (low, high):  # neighbors
+            break
         low, high = (middle, high) if psi(shrunk(middle), norm, rho) > budget else (low, middle)
     return shrunk(high)
 

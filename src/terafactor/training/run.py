@@ -18,7 +18,7 @@ from terafactor._format import printable
 from terafactor.data.open import absolute_address
 from terafactor.errors import DataError, ParameterError, RunInterruptedError
 from terafactor.runs.artifact import Artifact, write_artifact
-from terafactor.runs.checkpoint import Checkpointer, CheckpointPolicy, newest, step_of
+from terafactor.runs.checkpoint import Checkpointer, CheckpointPolicy, checkpoints, newest, step_of
 from terafactor.runs.directory import RunDirectory, drop_none
 from terafactor.runs.live import ConsoleWarnings, LiveView
 from terafactor.runs.metrics import Metrics
@@ -72,7 +72,10 @@ class RunJournal(Journal):
 
     @contextlib.contextmanager
     def opened(self) -> Generator[None, None, None]:
-        """Lock the directory and write the log; before the first step, a failure removes what the run created."""
+        """Lock the directory and write the log. A failure without anything to resume removes what the run created.
+
+        That is any failure before the first step, and wrong data that are found before the first checkpoint.
+        """
         run, created = self.run, self.run.missing()
         shown = () if self.console is None else (ConsoleWarnings(self.console),)
         with run.locked():
@@ -80,8 +83,9 @@ class RunJournal(Journal):
                 with run.logging(*shown):
                     self._check_directory()
                     yield
-            except BaseException:
-                if not self._has_stepped:
+            except BaseException as error:
+                refused = isinstance(error, DataError) and not checkpoints(run.checkpoints)
+                if refused or not self._has_stepped:
                     _remove(created)
                 raise
 

@@ -262,7 +262,7 @@ def refuse_text(types: Mapping[str, Any], name: str) -> None:
     more = f" and {len(types) - MAX_LISTED} more" if len(types) > MAX_LISTED else ""
     noun, verb = ("column", "is not a number") if len(types) == 1 else ("columns", "are not numbers")
     raise DataError(
-        f"{noun} {listed}{more} of {name} {verb}: skip with open_source(..., drop={list(types)!r}) "
+        f"{noun} {listed}{more} of {name} {verb}: leave out with open_source(..., drop={list(types)!r}) "
         f"(--drop {','.join(map(str, types))}), or select others with columns= (--columns)"
     )
 

@@ -32,7 +32,6 @@ CHARTS = """
 """
 
 MORE = {
-    "surrogate": ("Surrogate: what the steps minimize", Axis("surrogate")),
     "sparsity": ("l1 / l2 norm of atoms: smaller is sparser", Axis("l1 / l2")),
     "memory": ("Peak memory", Axis("memory", "data_size")),
 }
@@ -52,9 +51,7 @@ class ProgressPanel(Panel):
 
     def compare(self, contexts: Sequence[ReportContext]) -> str:
         figure = contexts[0].progress_name
-        more = {name: shown for name, shown in MORE.items() if name != figure}
-        if all(len(context.history) < 2 for context in contexts):
-            more = {}
+        more = MORE if any(len(context.history) > 1 for context in contexts) else {}
         return fragment(
             CHARTS,
             main=_main_chart(figure, contexts),
