@@ -33,9 +33,6 @@ class Study(DataSet):
     packed: bool = False
     """Whether the package reads the training rows from a packed store."""
 
-    control: bool = False
-    """Whether to measure a restart without fewer features, too."""
-
 
 def few_tests(matrices: Matrices, n_rows: int | None = None) -> Matrices:
     """Return the first training rows, and 100 test rows: evaluations take no longer than fits."""
@@ -50,8 +47,7 @@ def large_study(n_rows: int, n_features: int, n_maps: int) -> Matrices:
 
 STUDIES = {
     "fmri": Study("Real fMRI, sparse maps", fmri, 20, sparse_maps(1e-3), 0, RUN),
-    "subjects": Study("Simulated subjects, sparse maps", lambda: few_tests(subjects(), 1800), 50, sparse_maps(1e-3), 0,
-                      control=True),
+    "subjects": Study("Simulated subjects, sparse maps", lambda: few_tests(subjects(), 1800), 50, sparse_maps(1e-3), 0),
     "hyperspectral_8": Study("Hyperspectral patches 8 x 8 x 200, lasso", lambda: few_tests(hyperspectral(8, 6)), 48,
                              lasso(5.0), 0, SCENE),
     "photographs": Study("Photographs 32 x 32 in color, lasso", lambda: photographs(32, 3000, 200, color=True), 144,
@@ -65,7 +61,7 @@ STUDIES = {
 }  # fmt: skip
 
 TINY = {
-    "digits": Study("Digits, lasso", lambda: few_tests(centered_digits(), 200), 4, lasso(5.0), 0, control=True),
+    "digits": Study("Digits, lasso", lambda: few_tests(centered_digits(), 200), 4, lasso(5.0), 0),
     "packed": Study("Simulated study in a packed store, sparse maps", lambda: large_study(60, 2000, 3), 3,
                     sparse_maps(1e-3), 0, packed=True),
 }  # fmt: skip

@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.pages import COLORS, drawn, machines, origin, plot, show, table
 from benchmarks.results import load
 
-BASE, CONTROL = "r = 1", "restart, r = 1"
+BASE, CONTROL = "r = 1", "r = 1, later rows first"
 BANDWIDTH = 200e6
 """Bytes per second of the disk in the times on paper."""
 

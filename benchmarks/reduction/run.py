@@ -7,6 +7,7 @@ import tempfile
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from rich.console import Console
 from threadpoolctl import threadpool_limits
 
 from benchmarks.reduction.data import STUDIES, TINY, Study
-from benchmarks.reduction.methods import PASSES, PATIENCE, Method, Task, grouped, nested, package
+from benchmarks.reduction.methods import PASSES, PATIENCE, Method, Task, grouped, later_rows, nested, package
 from benchmarks.reduction.page import BASE, CONTROL, write_page
 from benchmarks.reduction.somf import somf
 from benchmarks.results import OUTPUT, measured
@@ -25,27 +26,30 @@ PAGE = Path("docs/results/reduction.md")
 
 METHODS: dict[str, Method] = {
     BASE: package(),
+    CONTROL: later_rows(),
     "masks, r = 8": package(8, "masked"),
     "masks, r = 8, full statistics": package(8, "full"),
     "masks, r = 8, a Gram per group": grouped(8),
-    "nested, r = 8": nested(8, 50),
+    "nested, r = 8": nested((8, 50)),
     "SOMF, r = 8, 4, 2, 1": somf(8),
 }
+
+SMALL = (BASE, "masks, r = 8", "nested, r = 8")
+"""Methods of the search for small components."""
 
 
 def measure(data: Study, n_seeds: int) -> dict[str, Any]:
     """Run all methods on a data set, one after the other for each seed."""
     train, test = data.make()
-    methods = METHODS | ({CONTROL: nested(1, 50)} if data.control else {})
-    curves: dict[str, list[dict[str, Any]]] = {name: [] for name in methods}
+    curves: dict[str, list[dict[str, Any]]] = {name: [] for name in METHODS}
     with warnings.catch_warnings(), threadpool_limits(1), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")
         store = pack(train, Path(folder) / "store") if data.packed else None
-        for method in methods.values():  # compiles, imports, touches memory
-            method(Task(data, train, test, seed=0, seconds=1.0, rows=2 * len(train), store=store))
+        for method in METHODS.values():  # compiles, imports, touches memory
+            method(Task(data, train, test, seed=0, seconds=0.1, rows=2 * len(train), store=store))
         for seed in range(n_seeds):
             seconds, rows = np.inf, float(PASSES * len(train))
-            for name, method in methods.items():
+            for name, method in METHODS.items():
                 curve = method(Task(data, train, test, seed, seconds, rows, store))
                 if name == BASE:
                     seconds, rows = PATIENCE * curve.seconds[-1], np.inf
@@ -56,10 +60,12 @@ def measure(data: Study, n_seeds: int) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure the data sets named on the command line, or all available ones, and write the page."""
-    from benchmarks.reduction import claim
+    from benchmarks.reduction import claim, components
 
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"experiments: {', '.join(STUDIES)}, claim")
+    parser.add_argument(
+        "names", nargs="*", metavar="name", help=f"experiments: {', '.join(STUDIES)}, components, claim"
+    )
     parser.add_argument("--seeds", type=int, default=10, help="paired seeds; costly data sets have fewer")
     parser.add_argument("--tiny", action="store_true", help="sizes that only show that everything runs")
     parser.add_argument("--again", action="store_true", help="measure again what has a current record")
@@ -78,6 +84,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         measured(
             name, {"seeds": n_seeds}, lambda data=data, n=n_seeds: measure(data, n), given.output, again=given.again
         )
+    if not given.names or "components" in given.names:
+        console.print("components", highlight=False)
+        planted = components.TINY if given.tiny else components.QUICK
+        found = partial(components.measure, planted, {name: METHODS[name] for name in SMALL})
+        measured("components", asdict(planted), found, given.output, again=given.again)
     if not given.names or "claim" in given.names:
         console.print("claim", highlight=False)
         size = claim.TINY if given.tiny else claim.QUICK
