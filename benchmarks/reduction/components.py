@@ -13,6 +13,10 @@ from threadpoolctl import threadpool_limits
 from benchmarks.learning.data import DataSet, sparse_maps
 from benchmarks.reduction.methods import Method, Task
 
+ALPHA = 1e-5
+"""Strength of the penalty. The code of a map of s voxels in the l1 ball is about s, so it costs ALPHA / 2 * s ** 2. A
+hundred times as much exceeds the energy of the largest maps, s / 2, and splits them between atoms."""
+
 FOUND = 0.8
 """Correlation of an atom with a planted map from which the map counts as found."""
 
@@ -60,7 +64,7 @@ def correlations(atoms: np.ndarray, maps: np.ndarray) -> np.ndarray:
 def measure(size: Size, methods: Mapping[str, Method]) -> dict[str, Any]:
     """Return, for each method and seed, the correlation of each map with the closest atom, smallest map first."""
     X, maps = simulate(size)
-    data = DataSet("components", lambda: (X, X), size.n_components, sparse_maps(1e-3), 0)
+    data = DataSet("components", lambda: (X, X), size.n_components, sparse_maps(ALPHA), 0)
     found: dict[str, list[list[float]]] = {name: [] for name in methods}
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
