@@ -29,7 +29,7 @@ GROWTH = 1.5
 """Ratio of patches from one evaluation to the next."""
 
 OURS, THEIRS = "terafactor", "scikit-learn"
-HEADINGS = ("", "patches visited", "CPU time", "patches/s", "held-out objective", "zeros in codes")
+HEADINGS = ("", "visits", "CPU time", "visits/s", "objective", "zeros in codes")
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ def comparison_table(outcomes: Sequence[Outcome]) -> Table:
     """Return a table with one line per fit."""
     size = outcomes[0].settings.patch_size
     title = f"{len(outcomes[0].atoms)} atoms of color patches, {size} x {size} pixels"
-    table = Table(title=title, caption="One thread each; compilation and evaluations are not timed.")
+    table = Table(title=title, caption="Objective on held-out patches. One thread each; compilation is not timed.")
     for heading in HEADINGS:
         table.add_column(heading, justify="right")
     for outcome in outcomes:
