@@ -148,8 +148,8 @@ def load_patches(settings: Settings, seed: int) -> tuple[Array, Array]:
     rest = PatchSource([image[:, cut:] for image, cut in zip(photographs, cuts, strict=True)], size)
     chosen = np.random.default_rng(seed).choice(training.shape[0], settings.n_rows, replace=False)
     evenly = np.linspace(0, rest.shape[0] - 1, settings.n_held_out).astype(np.int64)
-    parts = (training.read(chosen), rest.read(evenly))
-    return tuple(part - part.mean(axis=1, keepdims=True) for part in parts)  # type: ignore[return-value]
+    fitted, tested = training.read(chosen), rest.read(evenly)
+    return fitted - fitted.mean(axis=1, keepdims=True), tested - tested.mean(axis=1, keepdims=True)
 
 
 def warm_up(training: Array, held_out: Array, settings: Settings, n_components: int) -> None:
