@@ -81,6 +81,10 @@ def write_page(names: Iterable[str], folder: Path, page: Path) -> None:
         lines += [f"## {result['title']}", "", f"{sizes}alpha = {result['alpha']:g}, {n_seeds} seeds.", "",
                   *(_packed_note() if result["packed"] else []),
                   f"![{result['title']}](figures/{picture.name})", "", *costs(result), *origin(record)]  # fmt: skip
+        if (stages := load(f"{name}_stages", folder)) is not None:
+            n_seeds = len(stages["result"]["curves"][BASE])
+            lines += [f"Nested features with other stages, {n_seeds} seeds:", "", *costs(stages["result"]),
+                      *origin(stages)]  # fmt: skip
     if (record := load("components", folder)) is not None:
         lines += [*small_components(record["result"]), *origin(record)]
         records["components"] = record

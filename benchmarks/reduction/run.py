@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -34,22 +34,29 @@ METHODS: dict[str, Method] = {
     "SOMF, r = 8, 4, 2, 1": somf(8),
 }
 
+STAGES: dict[str, Method] = {
+    BASE: METHODS[BASE],
+    "nested, r = 8 for 20 rows per atom": nested((8, 20)),
+    "nested, r = 8 for 50 rows per atom, 2 for 10": nested((8, 50), (2, 10)),
+}
+"""Other lengths of the stages of nested features."""
+
 SMALL = (BASE, "masks, r = 8", "nested, r = 8")
 """Methods of the search for small components."""
 
 
-def measure(data: Study, n_seeds: int) -> dict[str, Any]:
-    """Run all methods on a data set, one after the other for each seed."""
+def measure(data: Study, n_seeds: int, methods: Mapping[str, Method] = METHODS) -> dict[str, Any]:
+    """Run methods on a data set, one after the other for each seed."""
     train, test = data.make()
-    curves: dict[str, list[dict[str, Any]]] = {name: [] for name in METHODS}
+    curves: dict[str, list[dict[str, Any]]] = {name: [] for name in methods}
     with warnings.catch_warnings(), threadpool_limits(1), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")
         store = pack(train, Path(folder) / "store") if data.packed else None
-        for method in METHODS.values():  # compiles, imports, touches memory
+        for method in methods.values():  # compiles, imports, touches memory
             method(Task(data, train, test, seed=0, seconds=0.1, rows=2 * len(train), store=store))
         for seed in range(n_seeds):
             seconds, rows = np.inf, float(PASSES * len(train))
-            for name, method in METHODS.items():
+            for name, method in methods.items():
                 curve = method(Task(data, train, test, seed, seconds, rows, store))
                 if name == BASE:
                     seconds, rows = PATIENCE * curve.seconds[-1], np.inf
@@ -80,10 +87,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             console.print(f"{name} left out: {data.needs} is missing", highlight=False)
             continue
         console.print(name, highlight=False)
-        n_seeds = min(given.seeds, data.seeds)
-        measured(
-            name, {"seeds": n_seeds}, lambda data=data, n=n_seeds: measure(data, n), given.output, again=given.again
-        )
+        n_seeds, work = min(given.seeds, data.seeds), {name: METHODS}
+        if data.stages:
+            work[f"{name}_stages"] = STAGES
+        for part, methods in work.items():
+            run = partial(measure, data, n_seeds, methods)
+            measured(part, {"seeds": n_seeds}, run, given.output, again=given.again)
     if not given.names or "components" in given.names:
         console.print("components", highlight=False)
         planted = components.TINY if given.tiny else components.QUICK
