@@ -181,15 +181,15 @@ class Learner:
         self.backend.sweep(atoms, data_code, state.code_gram, ball, sizes, state.multipliers, whole=False)
 
 
-def later_rows() -> Method:
-    """Return r = 1 that starts with the second pass, so that few rows of its first batch are initial atoms."""
+def from_pass(first_pass: int) -> Method:
+    """Return r = 1 that starts with the rows of some pass: from the second on, few of its first rows are atoms."""
 
     def learn(task: Task) -> Curve:
         with make_backend(1) as backend:
             task.start()
             learner, n_rows = Learner(task, backend), 0
             state = learner.state(learner.first_atoms)
-            for rows in learner.batches(task, first_pass=1):
+            for rows in learner.batches(task, first_pass):
                 learner.step(state, task.train[rows], state.sizes)
                 n_rows += len(rows)
                 if task.note(n_rows, n_rows * task.train[0].nbytes, lambda: state.dictionary):

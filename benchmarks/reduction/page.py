@@ -266,8 +266,8 @@ r up to 12, which makes r = 12 about ten times as fast. The simulation below fin
 
 - **the claim holds with the paper's schedule if there are many rows**: R / (k r) of a thousand and more after R rows.
   For the paper's data it is 2,900. There, r = 12 is where r = 1 is after the same number of rows, or ahead of it, and
-  reads a twelfth of the bytes. With R / (k r) of 100, r = 12 is 1 to 8 % of the gain behind in most settings; with 10,
-  it has hardly begun.
+  reads a twelfth of the bytes. With R / (k r) of 100, r = 12 is 1 to 8 % of the gain behind, and more if the noise is
+  strong; with 10, it has hardly begun.
 - **The reasons.** The error of masked statistics, sqrt(k r / R), has become small. And r = 1 is slow by then, not for
   want of rows: weights `t ** -0.9` hardly forget the codes of the first, poor atoms, so that it advances by a small
   power of the rows, and r = 12 catches up.

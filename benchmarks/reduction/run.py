@@ -16,7 +16,7 @@ from rich.console import Console
 from threadpoolctl import threadpool_limits
 
 from benchmarks.reduction.data import STUDIES, TINY, Study
-from benchmarks.reduction.methods import PASSES, PATIENCE, Method, Task, grouped, later_rows, nested, package
+from benchmarks.reduction.methods import PASSES, PATIENCE, Method, Task, from_pass, grouped, nested, package
 from benchmarks.reduction.page import BASE, CONTROL, write_page
 from benchmarks.reduction.somf import somf
 from benchmarks.results import OUTPUT, measured
@@ -26,7 +26,7 @@ PAGE = Path("docs/results/reduction.md")
 
 METHODS: dict[str, Method] = {
     BASE: package(),
-    CONTROL: later_rows(),
+    CONTROL: from_pass(1),
     "masks, r = 8": package(8, "masked"),
     "masks, r = 8, full statistics": package(8, "full"),
     "masks, r = 8, a Gram per group": grouped(8),
