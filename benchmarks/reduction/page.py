@@ -79,11 +79,12 @@ REASONS = """## Why
 
 ## What follows
 
-`reduction="auto"` is 1. Masks do not pay on any of these data sets. Nested features pay in the tail of the two simulated
-studies with sparse maps (p / k of 400 and more, 30 rows per atom and more in a pass): about half of the time or less,
-and a third to a half of the bytes, to the end of r = 1. They do not on real fMRI, a single short run, or on patches,
-and take twice as long to 1 % in one of the two studies. A rule by sizes that selects these studies also selects
-hyperspectral_8, where they gain next to nothing; none is known that keeps within 1.1 times r = 1 at both levels.
+`reduction="auto"` is 1. Masks do not pay on any of these data sets. Nested features pay in the tail of the two
+simulated studies with sparse maps (p / k of 400 and more, 30 rows per atom and more in a pass): about half of the time
+or less, and a third to a half of the bytes, to the end of r = 1, and they end lower. They do not on real fMRI, a single
+short run, or on patches, and take twice as long to 1 % in one of the two studies. A rule by sizes that selects these
+studies also selects hyperspectral_8, where they gain next to nothing; none is known that keeps within 1.1 times r = 1
+at both levels.
 """
 
 Curve = Mapping[str, Any]
