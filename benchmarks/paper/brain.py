@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.paper.sizes import Size
 from benchmarks.recording import CpuRecorder, recorded
-from terafactor import MaskedDictionaryLearning, MatrixSource, open_source
+from terafactor import MaskedDictionaryLearning, MatrixSource, RandomMasks, open_source
 from terafactor.datasets import make_brain_like
 from terafactor.training.holdout import hold_out_rows
 
@@ -80,7 +80,7 @@ def real_runs(n_epochs: float, folder: Path = CACHE / "fmri") -> list[Study]:
 def curve(study: Study, reduction: float, alpha: float, **changes: Any) -> dict[str, list[float]]:
     """Fit with masked statistics, as in the paper, on one thread; return the curve of the test objective."""
     estimator = MaskedDictionaryLearning(
-        **(dict(setting(study, alpha), reduction=reduction, n_epochs=study.n_epochs) | changes)
+        **(setting(study, alpha, reduction) | {"n_epochs": study.n_epochs} | changes),
     )
     task = estimator._task()
     recorder = CpuRecorder(task.objective(task.open_data(study.test)))
@@ -94,9 +94,10 @@ def curve(study: Study, reduction: float, alpha: float, **changes: Any) -> dict[
     }
 
 
-def setting(study: Study, alpha: float) -> dict[str, Any]:
+def setting(study: Study, alpha: float, reduction: float = 1) -> dict[str, Any]:
     """Return the parameters of the paper's fMRI experiment."""
     return {
+        "reduction": RandomMasks(reduction, statistics="masked"),
         "n_components": study.n_components, "alpha": alpha, "penalty": "l2", "constraint": "l1",
         "batch_size": study.batch_size, "forgetting": 0.9, "n_threads": 1, "random_state": 0,
     }  # fmt: skip

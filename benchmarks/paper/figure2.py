@@ -49,8 +49,8 @@ class Atlas:
     objective: float
 
 
-def _fit(study: Study, rows: Any, most: float = float("inf"), **changes: Any) -> Atlas:
-    estimator = MaskedDictionaryLearning(**(setting(study, ALPHAS["low"]) | {"n_epochs": study.n_epochs} | changes))
+def _fit(study: Study, rows: Any, reduction: float = 1, most: float = float("inf")) -> Atlas:
+    estimator = MaskedDictionaryLearning(**setting(study, ALPHAS["low"], reduction), n_epochs=study.n_epochs)
     recorder = recorded(estimator, estimator._task().open_data(rows), CpuRecorder(most=most))
     n_samples = recorder.history[-1].n_samples
     return Atlas(estimator.components_, recorder.cpu_seconds[-1], n_samples, estimator.objective(study.test))

@@ -14,6 +14,7 @@ from benchmarks.reduction.methods import Method, Task, package
 
 REDUCTION = 12
 DEFAULT, ALL, MASKS = "r = 1, default", "r = 1, paper's schedule", "r = 12, paper's schedule"
+FULL = "r = 12, paper's schedule, full statistics"
 PAPER: dict[str, Any] = {"batch_size": 40, "forgetting": 0.9}
 """The paper's batch size and exponent of the weights."""
 
@@ -21,6 +22,7 @@ METHODS: dict[str, Method] = {
     DEFAULT: package(),
     ALL: package(**PAPER),
     MASKS: package(REDUCTION, "masked", **PAPER),
+    FULL: package(REDUCTION, "full", **PAPER),
 }
 
 
@@ -58,6 +60,9 @@ class Rows:
     share_of_features: float = 1.0
     """Share of the features that the simulation uses: varies p / k."""
 
+    length: int = 1
+    """Multiple of the rows of the simulation that this fit visits."""
+
 
 VARIED = {
     "reference": Rows(),
@@ -65,13 +70,13 @@ VARIED = {
     "noise 3": Rows(noise=3.0),
     "noise 10": Rows(noise=10.0),
     "3 of 20 components per row": Rows(n_active=3),
-    "3 of 20 components per row, noise 0.1": Rows(n_active=3, noise=0.1),
     "subjects with own maps": Rows(own=1.0),
     "features in 20 copies": Rows(n_copies=20),
-    "features in 20 copies, noise 0.1": Rows(n_copies=20, noise=0.1),
     "p / k = 25": Rows(share_of_features=0.25),
     "5 components": Rows(n_components=5, n_active=5),
     "5 components, noise 3": Rows(n_components=5, n_active=5, noise=3.0),
+    "5 components, p = 500, 240,000 rows": Rows(n_components=5, n_active=5, share_of_features=0.25, length=6),
+    "the same, noise 0.1": Rows(n_components=5, n_active=5, share_of_features=0.25, length=6, noise=0.1),
 }
 
 
@@ -79,7 +84,7 @@ def simulate(rows: Rows, size: Size) -> tuple[np.ndarray, np.ndarray]:
     """Return training and test rows. Maps are bumps over a tenth of the features."""
     random, k = np.random.default_rng(0), rows.n_components
     n_features = max(2 * k, int(size.n_features * rows.share_of_features)) // rows.n_copies
-    n_rows, n_test = size.n_rows // 2, max(20, min(300, size.n_rows // 10))
+    n_rows, n_test = rows.length * size.n_rows // 2, max(20, min(300, size.n_rows // 10))
     maps = bumps(k, n_features, random)
     codes = random.standard_normal((n_rows + n_test, k)) * (random.random((n_rows + n_test, k)) < rows.n_active / k)
     X = codes @ maps
@@ -109,7 +114,10 @@ def measure(size: Size) -> dict[str, Any]:
             train, test = simulate(rows, size)
             data = DataSet(name, lambda: (train, test), rows.n_components, sparse_maps(1e-3), 0)  # noqa: B023
             curves = {
-                method: [asdict(learn(Task(data, train, test, seed, rows=size.n_rows))) for seed in range(size.n_seeds)]
+                method: [
+                    asdict(learn(Task(data, train, test, seed, rows=rows.length * size.n_rows)))
+                    for seed in range(size.n_seeds)
+                ]
                 for method, learn in METHODS.items()
             }
             empty = float(0.5 * np.square(test, dtype=np.float64).sum() / len(test))

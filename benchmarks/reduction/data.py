@@ -33,8 +33,8 @@ class Study(DataSet):
     packed: bool = False
     """Whether the package reads the training rows from a packed store."""
 
-    control: bool = False
-    """Whether to measure a restart without fewer features, too."""
+    stages: bool = False
+    """Whether to try other lengths of the stages of nested features, too."""
 
 
 def few_tests(matrices: Matrices, n_rows: int | None = None) -> Matrices:
@@ -51,13 +51,13 @@ def large_study(n_rows: int, n_features: int, n_maps: int) -> Matrices:
 STUDIES = {
     "fmri": Study("Real fMRI, sparse maps", fmri, 20, sparse_maps(1e-3), 0, RUN),
     "subjects": Study("Simulated subjects, sparse maps", lambda: few_tests(subjects(), 1800), 50, sparse_maps(1e-3), 0,
-                      control=True),
+                      stages=True),
     "hyperspectral_8": Study("Hyperspectral patches 8 x 8 x 200, lasso", lambda: few_tests(hyperspectral(8, 6)), 48,
                              lasso(5.0), 0, SCENE),
     "photographs": Study("Photographs 32 x 32 in color, lasso", lambda: photographs(32, 3000, 200, color=True), 144,
                          lasso(0.5), 0),
     "hyperspectral_16": Study("Hyperspectral patches 16 x 16 x 200, lasso", lambda: few_tests(hyperspectral(16, 12)),
-                              100, lasso(10.0), 0, SCENE),
+                              100, lasso(10.0), 0, SCENE, stages=True),
     "packed": Study("Simulated study in a packed store, sparse maps", lambda: large_study(600, 200_000, 20), 20,
                     sparse_maps(1e-3), 0, seeds=5, packed=True),
     "hyperspectral_16_256": Study("Hyperspectral patches 16 x 16 x 200, more atoms, lasso",
@@ -65,7 +65,7 @@ STUDIES = {
 }  # fmt: skip
 
 TINY = {
-    "digits": Study("Digits, lasso", lambda: few_tests(centered_digits(), 200), 4, lasso(5.0), 0, control=True),
+    "digits": Study("Digits, lasso", lambda: few_tests(centered_digits(), 200), 4, lasso(5.0), 0, stages=True),
     "packed": Study("Simulated study in a packed store, sparse maps", lambda: large_study(60, 2000, 3), 3,
                     sparse_maps(1e-3), 0, packed=True),
 }  # fmt: skip

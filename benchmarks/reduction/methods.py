@@ -6,6 +6,7 @@ from the same parts, so that a step costs what it would cost there.
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from terafactor.problem import GrowingWindow
 from terafactor.solver import Snapshot, objective, starting_atoms
 from terafactor.solver.backends import Backend, make_backend
 from terafactor.solver.coding import encode_rows
+from terafactor.solver.fit import make_stream
 from terafactor.solver.options import SolverOptions
 from terafactor.solver.state import State
 from terafactor.solver.step import blend_codes, feature_weights
@@ -32,8 +34,8 @@ GROWTH = 1.25
 PASSES = 10
 """Passes of r = 1, whose end is the level to reach."""
 
-PATIENCE = 1.5
-"""Others may take this multiple of the time that r = 1 took."""
+PATIENCE = 1.0
+"""Others may take this multiple of the time that r = 1 took: who is later has lost."""
 
 WARM_UP = 10
 """Rows per atom from which the atoms of new features are computed."""
@@ -78,7 +80,7 @@ class Task:
     """Packed copy of the training rows, which the package reads from a cold cache."""
 
     def __post_init__(self) -> None:
-        self.curve = Curve()
+        self.curve, self.atoms = Curve(), np.zeros((0, 0))
         self._used, self._due, self._started = np.zeros(2), 1.0, np.zeros(2)
 
     def start(self) -> None:
@@ -94,7 +96,8 @@ class Task:
         if n_rows >= self._due or ended:
             self._due = GROWTH * n_rows
             problem = self.data.problem
-            value = objective(ArraySource(self.test), problem.constraint.fill(atoms()), problem, 1)
+            self.atoms = problem.constraint.fill(atoms())
+            value = objective(ArraySource(self.test), self.atoms, problem, 1)
             points = (*self._used, n_rows, n_bytes, value)
             for values, point in zip(vars(self.curve).values(), points, strict=True):
                 values.append(float(f"{point:.7g}"))
@@ -151,13 +154,10 @@ class Learner:
         self.schedule: GrowingWindow = defaults.schedule(self.options, n_rows)
         self.first_atoms = starting_atoms(ArraySource(task.train), self.problem, self.options)
 
-    def batches(self, task: Task) -> Iterator[np.ndarray]:
-        """Yield row numbers, pass after pass."""
-        random, size = np.random.default_rng((task.seed, 1)), self.options.batch_size
-        while True:
-            order = random.permutation(len(task.train))
-            for start in range(0, max(1, len(order) - size + 1), size):
-                yield order[start : start + size]
+    def batches(self, task: Task, first_pass: int = 0) -> Iterator[np.ndarray]:
+        """Yield the row numbers of the batches that the package visits with this seed, from some pass on."""
+        stream = make_stream(ArraySource(task.train), self.options)
+        return (stream.rows(number) for number in itertools.count(first_pass * stream.batches_per_epoch))
 
     def state(self, atoms: np.ndarray) -> State:
         return State.start(np.ascontiguousarray(atoms), self.problem, masked=False)
@@ -181,10 +181,30 @@ class Learner:
         self.backend.sweep(atoms, data_code, state.code_gram, ball, sizes, state.multipliers, whole=False)
 
 
+def from_pass(first_pass: int) -> Method:
+    """Return r = 1 that starts with the rows of some pass: from the second on, few of its first rows are atoms."""
+
+    def learn(task: Task) -> Curve:
+        with make_backend(1) as backend:
+            task.start()
+            learner, n_rows = Learner(task, backend), 0
+            state = learner.state(learner.first_atoms)
+            for rows in learner.batches(task, first_pass):
+                learner.step(state, task.train[rows], state.sizes)
+                n_rows += len(rows)
+                if task.note(n_rows, n_rows * task.train[0].nbytes, lambda: state.dictionary):
+                    return task.curve
+        raise AssertionError("batches never end")
+
+    return learn
+
+
 def grouped(reduction: int, n_groups: int = 96) -> Method:
     """Return masks made of fixed groups of features, with one code Gram matrix for each group.
 
-    The statistics of a group then average over the same rows as its Gram matrix.
+    The statistics of a group then average over the same rows as its Gram matrix. A sweep moves all groups of a mask
+    together, so that they share the ball: it uses the mean of their Gram matrices, and data moved to that mean, which
+    leaves the gradients as they are.
     """
 
     def learn(task: Task) -> Curve:
@@ -193,38 +213,45 @@ def grouped(reduction: int, n_groups: int = 96) -> Method:
             learner, random = Learner(task, backend), np.random.default_rng(task.seed)
             parts = np.array_split(random.permutation(learner.n_features), min(n_groups, learner.n_features // 2))
             groups = [np.sort(part) for part in parts]
-            states = [learner.state(learner.first_atoms[:, group]) for group in groups]
-            sizes = learner.problem.constraint.psi(learner.first_atoms)
-            n_rows = n_bytes = 0
-
-            def atoms() -> np.ndarray:
-                whole = np.empty_like(learner.first_atoms)
-                for group, state in zip(groups, states, strict=True):
-                    whole[:, group] = state.dictionary
-                return whole
-
+            state = State.start(learner.first_atoms, learner.problem, masked=True)
+            grams = np.zeros((len(groups), *state.code_gram.shape))
             masks: list[np.ndarray] = []
+            n_rows = n_bytes = 0
             for rows in learner.batches(task):
                 masks = masks or np.array_split(random.permutation(len(groups)), reduction)
                 mask = masks.pop()
-                values = task.train[np.ix_(rows, np.concatenate([groups[group] for group in mask]))]
-                codes = learner.encode(values, np.hstack([states[group].dictionary for group in mask]))
-                stops = np.cumsum([len(groups[group]) for group in mask])
-                for group, part in zip(mask, np.split(values, stops[:-1], axis=1), strict=True):
-                    learner.learn(states[group], np.ascontiguousarray(part), codes, sizes)
+                columns = np.concatenate([groups[group] for group in mask])
+                values, atoms = task.train[np.ix_(rows, columns)], backend.gather(state.dictionary, columns)
+                codes = learner.encode(values, atoms)
                 n_rows, n_bytes = n_rows + len(rows), n_bytes + values.nbytes
-                if task.note(n_rows, n_bytes, atoms):
+                gain = learner.schedule.gain(0, n_rows / reduction)
+                keep, take = feature_weights(state, columns, len(rows), gain)
+                data_code = backend.gather(state.data_code, columns)
+                backend.blend(data_code, codes, values, keep, take)
+                backend.scatter(data_code, columns, state.data_code)
+                starts = np.cumsum([0, *(len(groups[group]) for group in mask[:-1])])
+                keep, take = (np.broadcast_to(weights, len(columns))[starts, None, None] for weights in (keep, take))
+                precise = codes.astype(np.float64)
+                grams[mask] = keep * grams[mask] + take * (precise.T @ precise)
+                state.code_gram = grams[mask].mean(axis=0)
+                for gram, part in zip(grams[mask], np.split(np.arange(len(columns)), starts[1:]), strict=True):
+                    where = slice(part[0], part[-1] + 1)
+                    data_code[:, where] += (state.code_gram - gram).astype(np.float32) @ atoms[:, where]
+                learner.sweep(atoms, data_code, state, state.sizes)
+                backend.scatter(atoms, columns, state.dictionary)
+                if task.note(n_rows, n_bytes, lambda: np.array(state.dictionary, order="C")):
                     return task.curve
         raise AssertionError("batches never end")
 
     return learn
 
 
-def nested(reduction: int, rows_per_atom: int) -> Method:
-    """Return the fit that learns from 1 / reduction of the features first, and from all after some rows per atom.
+def nested(*stages: tuple[int, int]) -> Method:
+    """Return the fit that learns from a part of the features first, and from all in the end.
 
-    At the change, codes found from the first features give the atoms of the others by regression, and the statistics
-    of the first ones are moved to the new code Gram matrix, their gradients kept.
+    stages: reduction and rows per atom of each stage before the last. At the end of a stage, codes found from its
+    features give the atoms of the features that join by regression, and the statistics of the former are moved to the
+    new code Gram matrix, their gradients kept.
     """
 
     def learn(task: Task) -> Curve:
@@ -232,31 +259,35 @@ def nested(reduction: int, rows_per_atom: int) -> Method:
             task.start()
             learner, k = Learner(task, backend), task.data.n_components
             order = np.random.default_rng(task.seed).permutation(learner.n_features)
-            n_first = learner.n_features // reduction
-            inverse, share = np.argsort(order), n_first / learner.n_features
-            constraint = learner.problem.constraint
-            state = learner.state(constraint.fill(learner.first_atoms[:, order[:n_first]], share))
-            sizes = constraint.psi(state.dictionary) + (1 - share)
-            ordered = np.ascontiguousarray(task.train[:, order[:n_first]])  # the copy counts
+            parts = [np.sort(order[: learner.n_features // reduction]) for reduction, _ in stages]
             batches, n_rows, n_bytes = learner.batches(task), 0, 0
-            whole = np.zeros_like(learner.first_atoms)
+            features, share = parts[0], len(parts[0]) / learner.n_features
+            constraint = learner.problem.constraint
+            state = learner.state(constraint.fill(learner.first_atoms[:, features], share))
 
             def atoms() -> np.ndarray:
-                whole[:, : state.dictionary.shape[1]] = state.dictionary
-                return np.ascontiguousarray(whole[:, inverse])
+                whole = np.zeros_like(learner.first_atoms)
+                whole[:, features] = state.dictionary
+                return whole
 
-            while n_rows < rows_per_atom * k:
-                values = ordered[next(batches)]
-                learner.step(state, values, sizes)
-                n_rows, n_bytes = n_rows + len(values), n_bytes + values.nbytes
-                if task.note(n_rows, n_bytes, atoms):
-                    return task.curve
-            warm_up = [next(batches) for _ in range(-(-WARM_UP * k // learner.options.batch_size))]
-            state = join(learner, state, [task.train[rows][:, order] for rows in warm_up])
-            n_rows, n_bytes = n_rows + sum(map(len, warm_up)), n_bytes + sum(map(len, warm_up)) * learner.n_features * 4
+            following = [*parts[1:], np.arange(learner.n_features)]
+            for (_, rows_per_atom), joined in zip(stages, following, strict=True):
+                # A stage on disk is a contiguous prefix of reordered rows, in memory a copy, which counts.
+                values, until = np.ascontiguousarray(task.train[:, features]), n_rows + rows_per_atom * k
+                sizes = constraint.psi(state.dictionary) + (1 - len(features) / learner.n_features)
+                while n_rows < until:
+                    rows = next(batches)
+                    learner.step(state, values[rows], sizes)
+                    n_rows, n_bytes = n_rows + len(rows), n_bytes + len(rows) * len(features) * values.itemsize
+                    if task.note(n_rows, n_bytes, atoms):
+                        return task.curve
+                rows = np.concatenate([next(batches) for _ in range(-(-WARM_UP * k // learner.options.batch_size))])
+                state = join(learner, state, task.train, rows, features, joined)
+                n_rows, n_bytes = n_rows + len(rows), n_bytes + len(rows) * len(joined) * values.itemsize
+                features = joined
             sizes = constraint.psi(state.dictionary)
-            while not task.note(n_rows, n_bytes, atoms):
-                values = task.train[next(batches)][:, order]
+            while not task.note(n_rows, n_bytes, lambda: state.dictionary):
+                values = task.train[next(batches)]
                 learner.step(state, values, sizes)
                 n_rows, n_bytes = n_rows + len(values), n_bytes + values.nbytes
         return task.curve
@@ -264,24 +295,29 @@ def nested(reduction: int, rows_per_atom: int) -> Method:
     return learn
 
 
-def join(learner: Learner, first: State, parts: list[np.ndarray]) -> State:
-    """Return a state over all features from one over the first; parts: rows with all features."""
-    n_first, k = first.dictionary.shape[1], len(first.dictionary)
-    joined = learner.state(np.hstack([first.dictionary, np.zeros((k, learner.n_features - n_first), np.float32)]))
-    new = np.zeros((k, learner.n_features - n_first), np.float32)
-    for values in parts:
-        codes = learner.encode(np.ascontiguousarray(values[:, :n_first]), first.dictionary)
-        joined.n_samples += len(values)
-        joined.code_gram += codes.T.astype(np.float64) @ codes
-        new += codes.T @ values[:, n_first:]
-    joined.code_gram /= joined.n_samples
-    new /= joined.n_samples
-    joined.n_steps, joined.feature_counts[:] = len(parts), joined.n_samples
-    moved = (joined.code_gram - first.code_gram).astype(np.float32) @ first.dictionary
-    joined.data_code[:, :n_first] = first.data_code + moved
-    joined.data_code[:, n_first:] = new
-    atoms, sizes = np.zeros_like(new), learner.problem.constraint.psi(first.dictionary)
+def join(
+    learner: Learner, first: State, train: np.ndarray, rows: np.ndarray, features: np.ndarray, joined: np.ndarray
+) -> State:
+    """Return a state over the features ``joined`` from one over ``features``, a part of them, and some rows."""
+    is_new = np.isin(joined, features, invert=True)
+    atoms = np.zeros((len(first.dictionary), len(joined)), np.float32)
+    atoms[:, ~is_new] = first.dictionary
+    state, new, batch_size = learner.state(atoms), joined[is_new], learner.options.batch_size
+    data_code = np.zeros((len(atoms), len(new)), np.float32)
+    for start in range(0, len(rows), batch_size):
+        values = train[rows[start : start + batch_size]]
+        codes = learner.encode(np.ascontiguousarray(values[:, features]), first.dictionary)
+        state.code_gram += codes.T.astype(np.float64) @ codes / len(rows)
+        data_code += codes.T @ values[:, new] / np.float32(len(rows))
+        state.n_steps += 1
+    state.n_samples = len(rows)
+    state.feature_counts[:] = len(rows)
+    moved = (state.code_gram - first.code_gram).astype(np.float32) @ first.dictionary
+    state.data_code[:, ~is_new] = first.data_code + moved
+    state.data_code[:, is_new] = data_code
+    outside = 1 - len(joined) / learner.n_features
+    found, sizes = np.zeros_like(data_code), learner.problem.constraint.psi(first.dictionary) + outside
     for _ in range(FIRST_SWEEPS):
-        learner.sweep(atoms, new, joined, sizes)
-    joined.dictionary[:, n_first:] = atoms
-    return joined
+        learner.sweep(found, data_code, state, sizes)
+    state.dictionary[:, is_new] = found
+    return state

@@ -33,6 +33,12 @@ def test_figure_has_numbers_picture_and_section(output, name):
     assert "nan" not in page
 
 
+def test_masks_read_their_features_only(output):
+    curves = json.loads((output / "numbers" / "figure3.json").read_text())["result"][0]["curves"]
+    assert curves["12"]["epochs"][-1] == curves["1"]["epochs"][-1]
+    assert 10 < curves["1"]["bytes"][-1] / curves["12"]["bytes"][-1] < 14
+
+
 def test_figure_with_a_result_is_not_run_again(output, monkeypatch):
     def refuse(size):
         raise AssertionError("measured again")

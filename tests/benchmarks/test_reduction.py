@@ -3,13 +3,15 @@
 import json
 import math
 
+import numpy as np
 import pytest
 
 pytest.importorskip("matplotlib")
 
-from benchmarks.reduction import claim, page
+from benchmarks.reduction import claim, components, page
 from benchmarks.reduction.data import TINY
-from benchmarks.reduction.run import METHODS, main
+from benchmarks.reduction.methods import Task, from_pass, nested, package
+from benchmarks.reduction.run import METHODS, STAGES, main
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +39,30 @@ def test_claim_has_a_row_for_each_property(output):
     text = (output / "page" / "reduction.md").read_text()
     assert all(f"| {name} |" in text for name in claim.VARIED)
     assert (output / "page" / "figures" / "reduction_claim.png").stat().st_size > 5000
+
+
+def test_stages_and_small_components_are_on_the_page(output):
+    text = (output / "page" / "reduction.md").read_text()
+    assert all(f"| {name} |" in text for name in STAGES)
+    assert "## Small components" in text
+
+
+def test_planted_maps_correlate_with_themselves():
+    X, maps = components.simulate(components.TINY)
+    assert X.shape == (60, 2000)
+    assert maps.sum(axis=0).max() == 1
+    assert maps.sum(axis=1).tolist() == [20, 63, 200]
+    np.testing.assert_allclose(components.correlations(-2 * maps[::-1], maps), 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", [from_pass(0), nested((1, 1000))], ids=["whole rows", "a stage of all features"])
+def test_methods_outside_the_package_take_the_steps_of_the_package(method):
+    data = TINY["digits"]
+    train, test = data.make()
+    ours, theirs = (run(Task(data, train, test, seed=3, rows=2 * len(train))) for run in (package(), method))
+    n_points = len(theirs.rows)  # the package evaluates its end twice
+    assert theirs.rows == ours.rows[:n_points]
+    np.testing.assert_allclose(theirs.objective, ours.objective[:n_points], rtol=1e-4)
 
 
 def curve(*points):

@@ -1,5 +1,7 @@
 """``terafactor demo``, on a few patches."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,28 +12,45 @@ from PIL import Image
 from terafactor.cli import demo
 from terafactor.cli._drawing import mosaic, rescale
 from terafactor.errors import MissingDependencyError
-from terafactor.solver import Evaluation
 
-TINY = demo.Settings(patch_size=8, n_rows=500, n_held_out=50)
+TINY = demo.Settings(patch_size=8, n_rows=512, n_passes=2, n_held_out=50)
+
+COUNT_KERNELS_COMPILED_WHILE_TIMED = """
+from terafactor.cli import demo
+from terafactor.kernels.jit import _kernels
+
+def n_compiled():
+    return sum(len(kernel.overloads) for kernel in _kernels)
+
+settings = demo.Settings(patch_size=8, n_rows=512, n_passes=2, n_held_out=50)
+training, held_out = demo.load_patches(settings, 0)
+demo.warm_up(training, held_out, settings, 9)
+before = n_compiled()
+demo.learn_with_terafactor(training, demo.Outcome(demo.OURS, settings, held_out), 9, 0)
+print(before, n_compiled() - before)
+"""
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def outcomes():
-    training, held_out = demo.load_patches(TINY)
-    fits = [demo.learn(training, held_out, TINY, reduction, 9, 0) for reduction in TINY.reductions]
-    return fits, training
+    training, held_out = demo.load_patches(TINY, seed=0)
+    fits = [demo.Outcome(name, TINY, held_out) for name in demo.LEARNERS]
+    for fit in fits:
+        demo.LEARNERS[fit.name](training, fit, 9, 0)
+    return fits
 
 
-def evaluation(seconds: float, objective: float) -> Evaluation:
-    return Evaluation(1, 1, seconds, 0, 0.0, objective, 0.0, 0, 0)
+def outcome(*points: tuple[float, float], name: str = demo.OURS) -> demo.Outcome:
+    seconds, objectives = zip(*points, strict=True)
+    return demo.Outcome(name, TINY, np.zeros((1, 1)), [1] * len(points), list(seconds), list(objectives))
 
 
 def test_demo_prints_a_table_and_draws_two_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "new" / "folder"
     demo.run(out, n_components=9, seed=0, settings=TINY)
-    printed = capsys.readouterr().out
+    printed = " ".join(capsys.readouterr().out.split())
     assert "9 atoms" in printed
-    assert "With reduction 8, each step used 24 of 192 features" in " ".join(printed.split())
+    assert "where scikit-learn ended" in printed or "times as fast" in printed
     for name in ("atoms.png", "objective.png"):
         with Image.open(out / name) as picture:
             picture.load()
@@ -40,20 +59,38 @@ def test_demo_prints_a_table_and_draws_two_pictures(tmp_path: Path, capsys: pyte
             assert picture.convert("RGB").getpixel((0, 0)) == (255, 255, 255)
 
 
-def test_table_has_a_line_for_each_reduction(outcomes) -> None:
-    fits, training = outcomes
-    table = demo.comparison_table(fits, training)
-    assert list(table.columns[0].cells) == ["1", "8"]
-    assert list(table.columns[1].cells) == ["192", "24"]
+def test_table_has_a_line_for_each_package(outcomes) -> None:
+    table = demo.comparison_table(outcomes)
+    assert list(table.columns[0].cells) == [demo.OURS, demo.THEIRS]
+    assert list(table.columns[1].cells) == ["1,024", "512"]
 
 
-def test_fits_see_the_same_rows_and_give_finite_numbers(outcomes) -> None:
-    fits, _ = outcomes
-    assert fits[0].history[-1].n_samples == fits[1].history[-1].n_samples >= TINY.n_rows
-    for fit in fits:
-        assert fit.atoms.shape == (9, 8, 8, 3)
-        assert np.isfinite(fit.objective)
-        assert 0 <= fit.zeros <= 1
+def test_curves_grow_and_both_packages_learn(outcomes) -> None:
+    for fit in outcomes:
+        assert fit.atoms.shape == (9, 8 * 8 * 3)
+        assert fit.n_rows == sorted(set(fit.n_rows))
+        assert fit.seconds == sorted(fit.seconds)
+        assert np.linalg.norm(fit.atoms, axis=1).max() <= 1 + 1e-5
+        assert fit.objectives[-1] < fit.objectives[0]
+
+
+def test_atoms_and_objectives_depend_on_the_seed_only(outcomes) -> None:
+    training, held_out = demo.load_patches(TINY, seed=0)
+    for fit in outcomes:
+        again = demo.Outcome(fit.name, TINY, held_out)
+        demo.LEARNERS[fit.name](training, again, 9, 0)
+        assert again.objectives == fit.objectives
+        np.testing.assert_array_equal(again.atoms, fit.atoms)
+
+
+def test_nothing_is_compiled_or_loaded_while_the_clock_runs(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", COUNT_KERNELS_COMPILED_WHILE_TIMED]
+    for cache in ("cold", "warm"):
+        environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+        printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        before, while_timed = map(int, printed.split())
+        assert before > 0
+        assert while_timed == 0, f"with a {cache} cache"
 
 
 @pytest.mark.parametrize(("package", "name"), [("matplotlib", "matplotlib"), ("PIL", "pillow")])
@@ -64,12 +101,13 @@ def test_missing_package_names_the_extra(monkeypatch, tmp_path: Path, package: s
     assert not (tmp_path / "out").exists()
 
 
-def test_time_to_reach_is_interpolated_between_evaluations() -> None:
-    history = [evaluation(1.0, 5.0), evaluation(2.0, 4.0), evaluation(4.0, 3.0)]
-    assert demo.seconds_to_reach(3.5, history) == pytest.approx(3.0)
-    assert demo.seconds_to_reach(3.0, history) == pytest.approx(4.0)
-    assert demo.seconds_to_reach(6.0, history) == 1.0
-    assert demo.seconds_to_reach(2.0, history) is None
+def test_summary_compares_times_to_the_same_objective() -> None:
+    ours = outcome((1.0, 5.0), (2.0, 3.9), (4.0, 3.0))
+    theirs = outcome((5.0, 6.0), (8.0, 4.0), name=demo.THEIRS)
+    assert ours.seconds_to_reach(4.0) == 2.0
+    assert ours.seconds_to_reach(1.0) is None
+    assert "4.0 times as fast" in demo.summary(ours, theirs)
+    assert "above 2.000, where scikit-learn ended" in demo.summary(ours, outcome((9.0, 2.0)))
 
 
 def test_mosaic_is_filled_row_by_row_and_empty_cells_are_white() -> None:

@@ -90,18 +90,20 @@ def draw_panel(axes: Any, panel: AtomsPanel, picture: Array) -> None:
     axes.set_title(panel.subtitle, loc="right", size=10, color=GRAY)
 
 
-def draw_curves(curves: Sequence[Curve], path: Path) -> Path:
-    """Plot objectives against training time; return the file written."""
+def draw_curves(curves: Sequence[Curve], note: str, path: Path) -> Path:
+    """Plot objectives against CPU time, with a line at the end of the last curve; return the file written."""
     figure = new_figure(7.2, 4.4, layout="constrained")
     axes = figure.add_subplot()
     for curve, color, marker in zip(curves, COLORS, MARKERS, strict=False):
         label = f"{curve.label}: {curve.objectives[-1]:.3f} after {curve.seconds[-1]:.1f} s"
         axes.plot(curve.seconds, curve.objectives, color=color, marker=marker, markersize=5, label=label)
+    axes.axhline(curves[-1].objectives[-1], color=GRAY, linewidth=0.8, linestyle="--")
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
-    axes.set_xlabel("training time (seconds, logarithmic scale)")
+    axes.set_xlabel("CPU time (seconds of one thread, logarithmic scale)")
     axes.set_ylabel("held-out objective (mean per patch)")
-    axes.set_title("Objective on held-out patches; lower is better", loc="left", size=12, weight="bold")
+    figure.suptitle("Objective on held-out patches; lower is better", x=0.01, ha="left", size=12, weight="bold")
+    axes.set_title(note, loc="left", size=9, color=GRAY)
     axes.grid(color="#DDDDDD", linewidth=0.8)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(framealpha=1, edgecolor="none")

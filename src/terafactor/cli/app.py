@@ -71,7 +71,7 @@ def demo(
     components: Annotated[int, typer.Option("--components", "-k", min=1, metavar="K", help="Number of atoms.")] = 144,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Random seed.")] = 0,
 ) -> None:
-    """Learn atoms from patches of photographs, with and without feature masks, and plot them."""
+    """Learn atoms from patches of photographs, compare with scikit-learn, and plot them."""
     from rich.console import Console
 
     with Console(stderr=True).status("loading"):
