@@ -53,7 +53,8 @@ class Data:
     make: Callable[[], Matrices]
     n_components: int
     problem: Problem
-    needs: Path | None = None
+    needs: str | None = None
+    """File in the data folder that it needs."""
 
 
 def some_columns(matrices: Matrices, n_columns: int) -> Matrices:

@@ -77,7 +77,8 @@ def steps(results: list[dict[str, Any]]) -> list[str]:
     rows = []
     for result in results:
         serial, rival, rounds = result["steps"].values()
-        ratios = np.quantile(np.array(rounds) / np.array(rival), (0.25, 0.5, 0.75), method="nearest")
+        pairs = [(one, other) for one, other in zip(rounds, rival, strict=True) if np.isfinite([one, other]).all()]
+        ratios = np.quantile([one / other for one, other in pairs] or [np.nan], (0.25, 0.5, 0.75), method="nearest")
         rows.append((result["title"], *(float(np.median(each)) for each in (serial, rival, rounds)),
                      f"{ratios[1]:.2f} ({ratios[0]:.2f} to {ratios[2]:.2f})"))  # fmt: skip
     return table(["data", "serial", "batches of 4 times the size", "4 shards, 5 steps per round", "ratio"], rows)

@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.clusters.measure import DATA, TINY, Size, record_tasks, round_overhead, steps_to_level, worker_memory
 from benchmarks.clusters.page import write_page
+from benchmarks.learning.data import FOLDER
 from benchmarks.results import OUTPUT, measured
 
 PAGE = Path("docs/results/clusters.md")
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     experiments: dict[str, Callable[[], Any]] = {
         name: lambda data=data: steps_to_level(data, size)
         for name, data in DATA.items()
-        if data.needs is None or data.needs.exists()
+        if data.needs is None or (FOLDER / data.needs).exists()
     }
     experiments |= {"overhead": lambda: round_overhead(size), "memory": lambda: worker_memory(size),
                     "records": lambda: record_tasks(size)}  # fmt: skip

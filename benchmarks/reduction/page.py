@@ -123,10 +123,7 @@ def _packed_note() -> list[str]:
     return [
         "The package reads a packed store, dropped from the page cache before each step, in the order of its shards. "
         "Methods outside the package read the same matrix from memory, in another order, which takes about half of the "
-        "CPU time per row (compare the control): for them, compare the bytes, which are those of the values used. In a "
-        "trial with five seeds and r = 1 from memory, too, nested features took 0.33 of the CPU time of r = 1 to its "
-        "end (quartiles 0.28 and 1.75) with 0.13 of the bytes, and 4.7 times the CPU time to 1 % with 2.3 times the "
-        "bytes; both ended at the same objective.",
+        "CPU time per row (compare the control): for them, compare the bytes, which are those of the values used.",
         "",
     ]
 

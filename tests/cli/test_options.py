@@ -99,8 +99,8 @@ def test_help_describes_every_option(words, command):
 def test_help_of_fit_explains_held_out_rows(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     shown = re.sub(r"[\s│]+", " ", CliRunner().invoke(app, ["fit", "--help"]).output)
-    assert "Rows kept out of training, to evaluate the model on" in shown
-    assert "Default: 5% of the rows, at most 2,000." in shown
+    assert "Rows kept out of training to evaluate on" in shown
+    assert "Default: 5%, at most 2,000." in shown
 
 
 def test_help_shows_the_default_of_every_number_of_fit(monkeypatch):

@@ -3,7 +3,7 @@ import pytest
 pytest.importorskip("distributed")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     """Return a cluster of two workers that no test kills."""
     from tests.dask.cluster import Cluster

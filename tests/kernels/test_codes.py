@@ -8,7 +8,7 @@ from terafactor.kernels.statistics import add_rounding
 from terafactor.problem import ElasticNet, Problem
 from terafactor.solver.backends import make_backend
 from terafactor.solver.coding import encode_rows
-from terafactor.solver.encode import Atoms, WholeRows
+from terafactor.solver.parts import Atoms, WholeRows
 from terafactor.testing import reference
 
 PENALTIES = [ElasticNet(rho, positive) for rho in (0.0, 0.4, 1.0) for positive in (False, True)]

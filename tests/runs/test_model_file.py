@@ -63,7 +63,9 @@ def test_an_unfitted_model_cannot_be_saved(tmp_path):
     assert not (tmp_path / "model").exists()
 
 
-EXPORTED = {"components_", "feature_counts_", "n_features_in_", "n_steps_", "n_iter_"}
+EXPORTED = {
+    "components_", "feature_counts_", "n_features_in_", "n_steps_", "n_iter_", "shards_", "round_steps_",
+}  # fmt: skip
 EXPORTED |= {"alpha_", "batch_size_", "reduction_"}
 
 

@@ -114,7 +114,7 @@ def test_tol_stops_when_the_objective_has_converged(reduction):
     ).fit(X)
     assert learner.stopped_by_ == "tol"
     assert learner.n_steps_ < 1000
-    exacting = MaskedDictionaryLearning(**(learner.get_params() | {"tol": 0.05})).fit(X)
+    exacting = MaskedDictionaryLearning(**(learner.get_params() | {"tol": 0.02})).fit(X)
     assert exacting.n_steps_ > learner.n_steps_
 
 

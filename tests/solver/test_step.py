@@ -104,6 +104,7 @@ def test_plain_means_when_nothing_is_forgotten(advance):
     """With forgetting 1 and no mask, B and C are the means over all samples, as in Mairal et al. (2010)."""
     problem = PROBLEMS[0]
     options = SolverOptions(4, batch_size=10, schedule=PowerDecay(1.0))
-    state, _ = run_both(advance, problem, options, np.float64, n_steps=10)
-    assert state.n_samples == 100
-    np.testing.assert_array_equal(state.feature_counts, 100)
+    state, _ = run_both(advance, problem, options, np.float64)
+    n_samples = sum(len(batch.rows) for batch in make_batches(options, np.float64)[1])
+    assert state.n_samples == n_samples
+    np.testing.assert_array_equal(state.feature_counts, n_samples)

@@ -19,7 +19,7 @@ from terafactor.cli.parsing import (
     number_or_auto,
 )
 
-PROBLEM, SOLVER, RUN, IMAGES, ON_CLUSTER = "Problem", "Solver", "Run", "Images", "Cluster"
+PROBLEM, SOLVER, RUN, IMAGES = "Problem", "Solver", "Run", "Images"
 """Panels of the help pages."""
 
 Source = Annotated[
@@ -35,8 +35,7 @@ Holdout = Annotated[
     str | None,
     typer.Option(
         metavar="AMOUNT",
-        help="Rows kept out of training, to evaluate the model on: 500, 5%, '2 records' or 0. "
-        "Default: 5% of the rows, at most 2,000.",
+        help="Rows kept out of training to evaluate on: 500, 5%, '2 records', 0. Default: 5%, at most 2,000.",
         rich_help_panel=RUN,
     ),
 ]
@@ -116,7 +115,7 @@ ROUND_STEPS = Parameter(
 )
 FORGETTING = Parameter(
     "forgetting",
-    or_auto(SOLVER, "W", "Weight of step t: t^-W; auto: average recent rows."),
+    or_auto(SOLVER, "W", "Weight of step t: t^-W; auto: recent rows."),
     "auto",
     parse=number_or_auto,
 )
@@ -141,16 +140,14 @@ DICTIONARY = (
         option(
             str,
             PROBLEM,
-            "On codes: l1 (sparse), l2, elastic-net:RATIO, or one of docs/penalties.md.",
+            "On codes: l1, l2, or one of docs/penalties.md.",
             metavar="NAME",
         ),
         "l1",
     ),
     Parameter(
         "constraint",
-        option(
-            str, PROBLEM, "On atoms: l1 (sparse), l2, elastic-net:RATIO, or one of docs/penalties.md.", metavar="NAME"
-        ),
+        option(str, PROBLEM, "On atoms: l1, l2, or one of docs/penalties.md.", metavar="NAME"),
         "l2",
     ),
     Parameter("positive_code", option(bool, PROBLEM, "Require codes >= 0.", "--positive-code"), False),
@@ -167,7 +164,7 @@ DICTIONARY = (
     ),
     Parameter(
         "reduction",
-        or_auto(SOLVER, "R", "Use 1/R of the features per step; also 8:masked, 8:full, 8:exact."),
+        or_auto(SOLVER, "R", "Use 1/R of the features per step, or 8:masked."),
         "auto",
         parse=masks_or_auto,
     ),
@@ -267,17 +264,17 @@ RATINGS = (
 CLUSTER = (
     Parameter(
         "scheduler",
-        option(str | None, ON_CLUSTER, "Address of a Dask scheduler, whose workers compute.", metavar="ADDRESS"),
+        option(str | None, RUN, "Compute on this Dask cluster, or --scheduler-file F.", metavar="ADDRESS"),
         None,
     ),
     Parameter(
         "scheduler_file",
-        option(Path | None, ON_CLUSTER, "File with its address, on a disk that both see.", metavar="FILE"),
+        option(Path | None, RUN, "The same; its address is in this file.", metavar="FILE", hidden=True),
         None,
     ),
     Parameter(
         "local_cluster",
-        option(int | None, ON_CLUSTER, "Start N worker processes on this machine.", min=1, metavar="N"),
+        option(int | None, RUN, "Compute on N worker processes of this machine.", min=1, metavar="N"),
         None,
     ),
 )

@@ -74,6 +74,19 @@ class DaskExecutor:
     client : dask.distributed.Client
     timeout : float
         Seconds to wait for a scheduler that does not answer, or a cluster without workers, before giving up.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dask.distributed import Client
+    >>> from terafactor.data import ArraySource
+    >>> from terafactor.problem import Problem
+    >>> from terafactor.solver import SolverOptions, fit
+    >>> source = ArraySource(np.random.default_rng(0).standard_normal((200, 10)))
+    >>> options = SolverOptions(n_components=3, shards=2, round_steps=2)
+    >>> with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
+    ...     fit(source, Problem(0.1), options, executor=DaskExecutor(client)).n_batches
+    5
     """
 
     def __init__(self, client: Any, timeout: float = TIMEOUT) -> None:
@@ -81,6 +94,7 @@ class DaskExecutor:
         self.timeout = timeout
 
     def start(self, stream: BatchStream, problem: Problem, options: SolverOptions) -> None:
+        """Check the workers, and describe the data to them."""
         check_workers(self.client, self.timeout)
         self._stream, self._problem, self._sent = stream, problem, None
         self._chunks = chunked(stream.source, self.client)
@@ -102,6 +116,7 @@ class DaskExecutor:
         )
 
     def advance(self, state: State, parts: Sequence[range]) -> Advanced:
+        """Run one round; see :class:`~terafactor.solver.rounds.Executor`."""
         merged = repeat_if_lost(self.client, self.timeout, lambda: self._advance(state, parts))
         # Arrays from the network may be read-only, and not aligned as the kernels need them for the same bits.
         return Advanced(merged.state.copy(), merged.evidence)
@@ -126,4 +141,5 @@ class DaskExecutor:
         return self._chunks.futures([row for number in part for row in self._stream.rows(number).tolist()])
 
     def close(self) -> None:
+        """Release what workers hold of the fit."""
         self._sent = self._chunks = None

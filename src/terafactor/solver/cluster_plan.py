@@ -39,7 +39,7 @@ class ClusterPlan:
     ...     worker_bytes=600_000_000,
     ... )
     >>> round(plan.round_seconds, 1), round(plan.speedup, 1)
-    (3.0, 1.4)
+    (3.0, 1.3)
     """
 
     shards: int

@@ -136,7 +136,8 @@ class LocalExecutor:
         if self.n_threads > 1:
             options = replace(options, n_threads=1)
         self.problem = problem
-        self.shards = [Shard(copy(stream), problem, options) for _ in range(options.shards)]
+        n_shards = min(options.shards, stream.batches_per_epoch)  # the others would have no batches
+        self.shards = [Shard(copy(stream), problem, options) for _ in range(n_shards)]
 
     def advance(self, state: State, parts: Sequence[range]) -> Advanced:
         shards = self.shards[: len(parts)]

@@ -34,7 +34,14 @@ def warm_up(source: MatrixSource, problem: Problem, options: SolverOptions) -> N
 
     sparse, masked = source.is_sparse and not options.missing, options.reduction > 1
     toy_options = replace(
-        options, batch_size=3, n_epochs=1, n_threads=1, reduction=2 if masked else 1, tol=0.0, max_time=None
+        options,
+        batch_size=3,
+        n_epochs=1,
+        n_threads=1,
+        reduction=2 if masked else 1,
+        tol=0.0,
+        max_time=None,
+        shards=1,
     )
     ball = problem.constraint
     plain_ball = NormBall(ball.norm, ball.radius, ball.l1_ratio, ball.positive)  # without structure, such as a grid
