@@ -77,7 +77,7 @@ def steps(results: list[dict[str, Any]]) -> list[str]:
     rows = []
     for result in results:
         serial, rival, rounds = result["steps"].values()
-        pairs = [(one, other) for one, other in zip(rounds, rival, strict=True) if np.isfinite([one, other]).all()]
+        pairs = [pair for pair in zip(rounds, rival, strict=True) if np.isfinite(pair).any()]
         ratios = np.quantile([one / other for one, other in pairs] or [np.nan], (0.25, 0.5, 0.75), method="nearest")
         rows.append((result["title"], *(float(np.median(each)) for each in (serial, rival, rounds)),
                      f"{ratios[1]:.2f} ({ratios[0]:.2f} to {ratios[2]:.2f})"))  # fmt: skip
