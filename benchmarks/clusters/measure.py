@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-import resource
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -17,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.learning.data import SCENE, Matrices, hyperspectral, lasso, photographs, sparse_maps, subjects
-from terafactor import ArraySource, MaskedDictionaryLearning, dask, open_source, pack
+from terafactor import ArraySource, MaskedDictionaryLearning, dask, pack
 from terafactor.dictionary import defaults
 from terafactor.problem import Problem
 from terafactor.solver import Snapshot, SolverOptions, fit, objective
+from terafactor.solver.rounds import LocalExecutor
 
 SHARDS, STEPS = 4, 5
 GROWTH = 1.05
@@ -143,27 +143,43 @@ def round_overhead(size: Size) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         store = study(Path(name), size.n_rows, size.n_features)
         epochs = size.rounds * 2 * STEPS * 40 / size.n_rows
-        models = {
-            kind: {"n_components": size.n_components, "n_epochs": epochs, "shards": 2, "round_steps": STEPS, **problem}
-            for kind in ("serial", "cluster")
+        parameters = {
+            "n_components": size.n_components,
+            "n_epochs": epochs,
+            "shards": 2,
+            "round_steps": STEPS,
+            **problem,
         }
         state_bytes = 2 * size.n_components * size.n_features * 4
-        seconds: dict[str, list[float]] = {"serial": [], "cluster": []}
+        seconds: dict[str, list[float]] = {"serial": [], "threads": [], "cluster": []}
         digests = set()
         with workers(2, Path(name)) as client:
             bandwidth = loopback(client, state_bytes)
-            one_thread = round_seconds(MaskedDictionaryLearning(**models["serial"] | {"shards": 1}, n_threads=1), store)
+            one_thread = round_seconds(MaskedDictionaryLearning(**parameters | {"shards": 1}, n_threads=1), store)
             for _ in range(3):
-                serial = MaskedDictionaryLearning(**models["serial"], n_threads=2)
-                cluster = dask.MaskedDictionaryLearning(**models["cluster"], client=client)
-                seconds["serial"].append(round_seconds(serial, store))
-                seconds["cluster"].append(round_seconds(cluster, store))
-                digests |= {digest(serial.components_), digest(cluster.components_)}
+                ways = {
+                    "serial": OneAfterTheOther(**parameters, n_threads=2),
+                    "threads": MaskedDictionaryLearning(**parameters, n_threads=2),
+                    "cluster": dask.MaskedDictionaryLearning(**parameters, client=client),
+                }
+                for way, model in ways.items():
+                    seconds[way].append(round_seconds(model, store))
+                    digests.add(digest(model.components_))
     # The driver sends the state to two workers, one sends its own to the other, which sends the merged one back.
     n_states = 4
-    return {"seconds": seconds, "ideal": one_thread * STEPS + n_states * state_bytes / bandwidth,
+    ideal = float(np.median(seconds["threads"])) + n_states * state_bytes / bandwidth
+    return {"seconds": seconds, "ideal": ideal,
             "step_on_one_thread": one_thread, "bandwidth": bandwidth, "state_bytes": state_bytes, "n_states": n_states,
             "n_models": len(digests)}  # fmt: skip
+
+
+class OneAfterTheOther(MaskedDictionaryLearning):
+    """Runs shards one after the other, each on all threads."""
+
+    def _task(self) -> Any:
+        task = super()._task()
+        task.executor = lambda: LocalExecutor(1)
+        return task
 
 
 def round_seconds(estimator: Any, store: Path) -> float:
@@ -189,30 +205,24 @@ def loopback(client: Any, n_bytes: int) -> float:
 
 def worker_memory(size: Size) -> dict[str, Any]:
     """Return the peak memory of workers on data of ten times their limit, and what the plan said."""
-    n_features, k = size.n_features // 10, 20
+    n_features, n_rows, random = size.n_features // 10, 10 * size.n_rows // 8, np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as name:
-        bytes_per_row = 4 * n_features
-        estimator = MaskedDictionaryLearning(k, alpha=1.0, shards=2, n_epochs=1, random_state=0)
-        store = study(Path(name), max(200, 40 * size.n_rows // 8), n_features)
-        said = estimator.plan(store, workers=2).cluster
+        paths = [Path(name) / f"record-{number:02d}.npy" for number in range(40)]
+        for path in paths:
+            np.save(path, random.standard_normal((n_rows, n_features), np.float32))
+        estimator = MaskedDictionaryLearning(20, alpha=1.0, shards=2, n_epochs=1, random_state=0)
+        said = estimator.plan(paths, workers=2).cluster
         assert said is not None
-        with workers(2, Path(name)) as client:
-            idle = client.run(rss)
-            dask.on_cluster(estimator, client).fit(store)
-            peak = client.run(peak_rss)
-        used = [peak[worker] - idle[worker] for worker in peak]
-        data_bytes = open_source(store).shape[0] * bytes_per_row
-    return {"said": said.worker_bytes, "used": used, "data_bytes": data_bytes}
+        with workers(2, Path(name), memory_limit=said.worker_bytes) as client:
+            dask.on_cluster(estimator, client).fit(paths)
+            used = list(client.run(peak_memory).values())
+    return {"said": said.worker_bytes, "used": used, "data_bytes": 40 * n_rows * n_features * 4}
 
 
-def rss() -> int:
-    """Return the memory of this process, in bytes."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-
-
-def peak_rss() -> int:
+def peak_memory() -> int:
     """Return the peak memory of this process, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    status = Path("/proc/self/status").read_text()
+    return 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
 
 
 def record_tasks(size: Size) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import platform
+import socket
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,9 @@ TIMEOUT = 300.0
 
 MOST_ATTEMPTS = 20
 """Times that tasks are sent before the cause is taken to be the tasks themselves, such as too little memory."""
+
+CONNECT_SECONDS = 3.0
+"""Time after which a worker counts as out of reach for direct connections."""
 
 POLL = 0.5
 """Seconds between two looks at a cluster."""
@@ -134,13 +138,33 @@ def repeat_if_lost(client: Any, timeout: float, attempt: Callable[[], T]) -> T:
     )
 
 
-def result_of(client: Any, future: Any, timeout: float) -> Any:
-    """Return the result of a task; raise ClusterError if the cluster has no workers for ``timeout`` seconds."""
-    while True:
+def result_of(client: Any, future: Any, timeout: float, *, direct: bool = False) -> Any:
+    """Return the result of a task; raise ClusterError if the cluster has no workers for ``timeout`` seconds.
+
+    direct: whether to fetch it from the worker; otherwise it passes through the scheduler, which takes longer.
+    """
+    from distributed import wait
+
+    while not future.done():
         try:
-            return future.result(timeout=4 * POLL)
+            wait(future, timeout=4 * POLL)
         except TimeoutError:
             wait_for_workers(client, timeout)
+    return client.gather(future, direct=True) if direct and future.status == "finished" else future.result()
+
+
+def reaches_workers(client: Any) -> bool:
+    """Return whether this process can connect to the workers; it may be outside of their network."""
+    from distributed.comm import get_address_host_port
+
+    worker = next(iter(client.nthreads()), None)
+    if worker is None or not worker.startswith("tcp://"):
+        return worker is not None and worker.startswith("inproc://")
+    try:
+        socket.create_connection(get_address_host_port(worker), timeout=CONNECT_SECONDS).close()
+    except OSError:
+        return False
+    return True
 
 
 def compute_all(

@@ -18,7 +18,7 @@ from typing import Any
 
 from terafactor._format import data_size
 from terafactor.dask.chunks import ChunkedRows, chunked
-from terafactor.dask.cluster import TIMEOUT, check_workers, repeat_if_lost, result_of
+from terafactor.dask.cluster import TIMEOUT, check_workers, reaches_workers, repeat_if_lost, result_of
 from terafactor.data import BatchStream, MatrixSource
 from terafactor.data.describe import open_description
 from terafactor.problem import Problem
@@ -97,6 +97,7 @@ class DaskExecutor:
         """Check the workers, and describe the data to them."""
         check_workers(self.client, self.timeout)
         self._stream, self._problem, self._sent = stream, problem, None
+        self._direct = reaches_workers(self.client)
         self._chunks = chunked(stream.source, self.client)
         source = stream.source if self._chunks is None else self._chunks.template
         data = source.describe() if self._chunks is None else source
@@ -131,7 +132,7 @@ class DaskExecutor:
 
         shards = [submit("advance-shard", advance_shard, job, before, part, self._blocks(part)) for part in parts]
         merged = reduce_in_pairs(partial(submit, "merge-shards", merge_advanced, self._problem, before), shards)
-        advanced: Advanced = result_of(client, merged, self.timeout)
+        advanced: Advanced = result_of(client, merged, self.timeout, direct=self._direct)
         self._sent = job  # otherwise it may be lost, and is sent again
         return advanced
 

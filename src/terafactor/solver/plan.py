@@ -25,6 +25,9 @@ from terafactor.solver.options import SolverOptions
 RESERVE = 100_000_000
 """Bytes reserved for libraries and small arrays."""
 
+WORKER_BYTES = 300_000_000
+"""Bytes of a worker of a cluster before it has any data: Python, Dask, libraries, compiled kernels."""
+
 SAMPLES = 64
 """Batches sampled to estimate the bytes read."""
 
@@ -189,7 +192,7 @@ def make_plan(
         state_bytes=state_bytes,
         step_seconds=_probe(source, problem, replace(alone, n_threads=1)),
         local_step_seconds=plan.seconds_per_step,
-        worker_bytes=4 * state_bytes + plan.memory.work + RESERVE,
+        worker_bytes=4 * state_bytes + plan.memory.work + WORKER_BYTES,
     )
     return replace(plan, cluster=cluster)
 
