@@ -205,7 +205,7 @@ def loopback(client: Any, n_bytes: int) -> float:
 
 def worker_memory(size: Size) -> dict[str, Any]:
     """Return the peak memory of workers on data of ten times their limit, and what the plan said."""
-    n_features, n_rows, random = size.n_features // 10, 10 * size.n_rows // 8, np.random.default_rng(0)
+    n_features, n_rows, random = size.n_features // 10, 2 * size.n_rows, np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as name:
         paths = [Path(name) / f"record-{number:02d}.npy" for number in range(40)]
         for path in paths:
@@ -213,7 +213,7 @@ def worker_memory(size: Size) -> dict[str, Any]:
         estimator = MaskedDictionaryLearning(20, alpha=1.0, shards=2, n_epochs=1, random_state=0)
         said = estimator.plan(paths, workers=2).cluster
         assert said is not None
-        with workers(2, Path(name), memory_limit=said.worker_bytes) as client:
+        with workers(2, Path(name), memory_limit=4 * n_rows * n_features * 4) as client:  # a tenth of the data
             dask.on_cluster(estimator, client).fit(paths)
             used = list(client.run(peak_memory).values())
     return {"said": said.worker_bytes, "used": used, "data_bytes": 40 * n_rows * n_features * 4}

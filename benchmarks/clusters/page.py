@@ -46,8 +46,8 @@ for merges and {task:g} ms per task. A worker has one thread; a machine that run
 
 MEMORY = """## Memory of a worker
 
-Data of {data:,.0f} MB in 40 files. `plan` said {said:,.0f} MB per worker, which was also the memory limit of the workers;
-their peaks were {used:,.0f} MB at most, libraries and compiled kernels included.
+Data of {data:,.0f} MB in 40 files. `plan` said {said:,.0f} MB per worker; the peaks of the workers were {used:,.0f} MB
+at most, libraries and compiled kernels included. Their memory limit was a tenth of the data.
 """
 
 RECORDS = """## One task per record
@@ -94,7 +94,8 @@ def overhead(found: dict[str, Any]) -> list[str]:
         models="one model" if found["n_models"] == 1 else "DIFFERENT models",
     )  # fmt: skip
     rows = [("one shard after the other, 2 threads each", serial), ("one thread for each shard", threads),
-            ("2 workers", cluster), ("ideal", found["ideal"]), ("2 workers / ideal", cluster / found["ideal"])]  # fmt: skip
+            ("2 workers", cluster), ("ideal", found["ideal"]),
+            ("2 workers / ideal", cluster / found["ideal"])]  # fmt: skip
     return [text, *table(["", "seconds per round"], rows)]
 
 

@@ -115,9 +115,15 @@ def _what_is_missing(client: Any) -> str | None:
     if client.status != "running":
         return f"the scheduler at {address_of(client)} does not answer"
     try:
-        return None if client.nthreads() else f"the cluster at {address_of(client)} has no workers"
+        workers = client.nthreads()
+        states = {worker: facts.get("status") for worker, facts in workers_of(client).items()}
     except (OSError, TimeoutError, RuntimeError):  # connections closed while asking
         return f"the scheduler at {address_of(client)} does not answer"
+    if not workers:
+        return f"the cluster at {address_of(client)} has no workers"
+    if all(states.get(worker) == "paused" for worker in workers):
+        return f"all workers of the cluster at {address_of(client)} are paused, because they are short of memory"
+    return None
 
 
 def repeat_if_lost(client: Any, timeout: float, attempt: Callable[[], T]) -> T:
@@ -143,11 +149,10 @@ def result_of(client: Any, future: Any, timeout: float, *, direct: bool = False)
 
     direct: whether to fetch it from the worker; otherwise it passes through the scheduler, which takes longer.
     """
-    from distributed import wait
-
+    distributed = require("distributed", extra="dask", purpose="a cluster")
     while not future.done():
         try:
-            wait(future, timeout=4 * POLL)
+            distributed.wait(future, timeout=4 * POLL)
         except TimeoutError:
             wait_for_workers(client, timeout)
     return client.gather(future, direct=True) if direct and future.status == "finished" else future.result()
@@ -155,7 +160,7 @@ def result_of(client: Any, future: Any, timeout: float, *, direct: bool = False)
 
 def reaches_workers(client: Any) -> bool:
     """Return whether this process can connect to the workers; it may be outside of their network."""
-    from distributed.comm import get_address_host_port
+    from distributed.comm.addressing import get_address_host_port
 
     worker = next(iter(client.nthreads()), None)
     if worker is None or not worker.startswith("tcp://"):
@@ -198,6 +203,11 @@ def address_of(client: Any) -> str:
     return str(client.scheduler.address) if client.scheduler is not None else "an unknown address"
 
 
+def workers_of(client: Any) -> dict[str, dict[str, Any]]:
+    """Return what the scheduler knows of each worker, by address."""
+    return dict(client.scheduler_info(n_workers=-1)["workers"])
+
+
 def n_threads_of(client: Any, timeout: float = TIMEOUT) -> int:
     """Return the number of threads of all workers, at least 1."""
     wait_for_workers(client, timeout)
@@ -206,7 +216,7 @@ def n_threads_of(client: Any, timeout: float = TIMEOUT) -> int:
 
 def check_memory(client: Any, n_bytes: int, what: str, advice: str) -> None:
     """Raise ParameterError if ``n_bytes`` exceed the memory limit of some worker; at least one must be there."""
-    limits = [worker.get("memory_limit") or 0 for worker in client.scheduler_info(n_workers=-1)["workers"].values()]
+    limits = [worker.get("memory_limit") or 0 for worker in workers_of(client).values()]
     least = min((limit for limit in limits if limit), default=0)
     if least and n_bytes > least:
         raise ParameterError(
