@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.clusters.measure import DATA, STEPS
+from benchmarks.clusters.measure import DATA, SHARDS, STEPS
 from benchmarks.pages import machines, origin, table
 from benchmarks.results import load
 from terafactor.solver.cluster_plan import MERGE_BANDWIDTH, SECONDS_PER_TASK, ClusterPlan
 
 WORKERS, NETWORKS, DISKS = (1, 2, 4, 8, 16, 32, 64), (1, 10, 100), (0.2, 1.0, 5.0)
 """Clusters on paper: threads, Gbit/s between machines, GB/s of the disk of each worker."""
+
+P, K, BATCH = 200_000, 70, 140
+"""Features, atoms and rows per step of the studies on paper."""
 
 INTRODUCTION = """# Rounds and clusters
 
@@ -25,7 +28,12 @@ Written by `make clusters` from the records in `benchmarks/output/clusters`; do 
 
 Median sequential steps to 1 % above the end of a fit without shards, on held-out rows. With 4 shards, all do a step at
 the same time, and merge after 5. The fair rival has batches of 4 times the size, and would communicate after every
-step. The last column is the ratio of the two, its median and quartiles over seeds.
+step. The last column is the ratio of the two, its median and quartiles over seeds: shards are evaluated after every
+fifth step only, their rival after each.
+"""
+
+CRITICAL = """On paper, the same numbers of steps at p = 200,000, k = 70, with batches of 140 rows ({step:.2f} s per step
+on one thread) and 4 workers at 10 Gbit/s, in seconds:
 """
 
 OVERHEAD = """## Time of a round
@@ -63,11 +71,13 @@ def write_page(folder: Path, page: Path) -> None:
     results = {name: record["result"] for name, record in records.items()}
     lines = [INTRODUCTION, *steps([results[name] for name in DATA if name in results])]
     lines += next((origin(records[name]) for name in DATA if name in records), [])
+    if "overhead" in results:
+        lines += critical_path([results[name] for name in DATA if name in results], results["overhead"])
     for name, section in (("overhead", overhead), ("memory", memory), ("records", record_tasks)):
         if name in records:
             lines += [*section(results[name]), *origin(records[name])]
     if "overhead" in results:
-        lines += study(results["overhead"]["step_on_one_thread"])
+        lines += study(results["overhead"])
     lines += ["## Machine and versions", "", *machines(records.values())]
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text("\n".join(lines) + "\n")
@@ -83,6 +93,24 @@ def steps(results: list[dict[str, Any]]) -> list[str]:
         rows.append((result["title"], *(float(np.median(each)) for each in (serial, rival, rounds)),
                      f"{ratios[1]:.2f} ({ratios[0]:.2f} to {ratios[2]:.2f})"))  # fmt: skip
     return table(["data", "serial", "batches of 4 times the size", "4 shards, 5 steps per round", "ratio"], rows)
+
+
+def large_step(overhead: dict[str, Any], batch: int) -> float:
+    """Return the seconds of a step at p = 200,000 and k = 70 on one thread, scaled from batches of 40."""
+    return float(overhead["step_on_one_thread"] * (3 * K + 4 * batch) / (3 * K + 4 * 40))
+
+
+def critical_path(results: list[dict[str, Any]], overhead: dict[str, Any]) -> list[str]:
+    """Return the table of times of the steps that follow each other, with merges and the network."""
+    step = large_step(overhead, BATCH)
+    plan = ClusterPlan(SHARDS, STEPS, SHARDS, 1.25e9, 2 * K * P * 4, step, step, 0)
+    rows = []
+    for result in results:
+        serial, rival, rounds = (float(np.median(each)) for each in result["steps"].values())
+        times = (serial * step, rival * large_step(overhead, SHARDS * BATCH), rounds / STEPS * plan.round_seconds)
+        rows.append((result["title"], *times, f"{times[2] / min(times[:2]):.2f}"))
+    titles = ["data", "serial", "batches of 4 times the size", "4 shards", "4 shards / best serial"]
+    return [CRITICAL.format(step=step), *table(titles, rows)]
 
 
 def overhead(found: dict[str, Any]) -> list[str]:
@@ -113,18 +141,16 @@ def record_tasks(found: dict[str, Any]) -> list[str]:
     return [text, *table(["", "one worker, s", "two workers, s", "ratio"], rows)]
 
 
-def study(measured_step: float) -> list[str]:
+def study(overhead: dict[str, Any]) -> list[str]:
     """Return the table of a study of 2 TB for several clusters."""
-    n_rows, p, k, batch = 2000 * 1200, 200_000, 70, 140
-    step = measured_step * (3 * k + 4 * batch) / (3 * k + 4 * 40)
-    rows = []
+    n_rows, step, rows = 2000 * 1200, large_step(overhead, BATCH), []
     for workers in WORKERS:
         hours = []
         for network, disk in itertools.product(NETWORKS, DISKS):
-            seconds = max(step, batch * p * 4 / (disk * 1e9))  # the next batches are read during a step
-            plan = ClusterPlan(workers, STEPS, workers, network * 1e9 / 8, 2 * k * p * 4, seconds, seconds, 0)
+            seconds = max(step, BATCH * P * 4 / (disk * 1e9))  # the next batches are read during a step
+            plan = ClusterPlan(workers, STEPS, workers, network * 1e9 / 8, 2 * K * P * 4, seconds, seconds, 0)
             per_batch = seconds if workers == 1 else plan.round_seconds / (workers * STEPS)
-            hours.append(f"{n_rows / batch * per_batch / 3600:.2f}")
+            hours.append(f"{n_rows / BATCH * per_batch / 3600:.2f}")
         rows.append((workers, *hours))
     titles = [f"{network} Gbit/s, {disk:g} GB/s" for network, disk in itertools.product(NETWORKS, DISKS)]
     text = STUDY.format(step=step, merge=MERGE_BANDWIDTH / 1e9, task=1e3 * SECONDS_PER_TASK)
