@@ -213,7 +213,8 @@ def worker_memory(size: Size) -> dict[str, Any]:
         estimator = MaskedDictionaryLearning(20, alpha=1.0, shards=2, n_epochs=1, random_state=0)
         said = estimator.plan(paths, workers=2).cluster
         assert said is not None
-        with workers(2, Path(name), memory_limit=4 * n_rows * n_features * 4) as client:  # a tenth of the data
+        limit = max(4 * n_rows * n_features * 4, 500_000_000)  # a tenth of the data; libraries alone take 300 MB
+        with workers(2, Path(name), memory_limit=limit) as client:
             dask.on_cluster(estimator, client).fit(paths)
             used = list(client.run(peak_memory).values())
     return {"said": said.worker_bytes, "used": used, "data_bytes": 40 * n_rows * n_features * 4}

@@ -32,7 +32,7 @@ step. The last column is the ratio of the two, its median and quartiles over see
 fifth step only, their rival after each.
 """
 
-CRITICAL = """On paper, the same numbers of steps at p = 200,000, k = 70, with batches of 140 rows ({step:.2f} s per step
+CRITICAL = """On paper, the same numbers of steps at p = 200,000, k = 70, with batches of 140 ({step:.2f} s per step
 on one thread) and 4 workers at 10 Gbit/s, in seconds:
 """
 

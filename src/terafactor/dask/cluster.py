@@ -75,8 +75,9 @@ def check_workers(client: Any, timeout: float = TIMEOUT) -> None:
     Another version of terafactor is an error; any other difference is a warning, since only last bits may differ.
     """
     wait_for_workers(client, timeout)
+    found: Mapping[str, Mapping[str, str]]
     try:
-        found: Mapping[str, Mapping[str, str]] = client.run(environment)
+        found = repeat_if_lost(client, timeout, lambda: client.run(environment))
     except ImportError as error:
         raise ClusterError(
             f"a worker cannot import what terafactor needs ({error}): install it on all workers"
@@ -172,6 +173,11 @@ def reaches_workers(client: Any) -> bool:
     return True
 
 
+def send(client: Any, value: Any, timeout: float) -> Any:
+    """Copy a value to all workers; return its future. Raise TimeoutError if there are none for ``timeout`` seconds."""
+    return client.scatter(value, broadcast=True, hash=False, timeout=timeout)
+
+
 def compute_all(
     client: Any,
     name: str,
@@ -184,7 +190,7 @@ def compute_all(
     results: dict[int, Any] = {}
 
     def attempt() -> None:
-        token, shared = uuid.uuid4().hex, client.scatter(common, broadcast=True, hash=False)
+        token, shared = uuid.uuid4().hex, send(client, common, timeout)
         futures = {
             number: client.submit(function, shared, item, key=f"{name}-{token}-{number}", pure=False)
             for number, item in enumerate(items)

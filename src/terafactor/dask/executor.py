@@ -18,7 +18,7 @@ from typing import Any
 
 from terafactor._format import data_size
 from terafactor.dask.chunks import ChunkedRows, chunked
-from terafactor.dask.cluster import TIMEOUT, check_workers, reaches_workers, repeat_if_lost, result_of
+from terafactor.dask.cluster import TIMEOUT, check_workers, reaches_workers, repeat_if_lost, result_of, send
 from terafactor.data import BatchStream, MatrixSource
 from terafactor.data.describe import open_description
 from terafactor.problem import Problem
@@ -124,8 +124,8 @@ class DaskExecutor:
 
     def _advance(self, state: State, parts: Sequence[range]) -> Advanced:
         client, token, numbers = self.client, uuid.uuid4().hex, itertools.count()
-        job, self._sent = self._sent or client.scatter(self._job, broadcast=True, hash=False), None
-        before = client.scatter(state, broadcast=True, hash=False)
+        job, self._sent = self._sent or send(client, self._job, self.timeout), None
+        before = send(client, state, self.timeout)
 
         def submit(name: str, function: Any, *arguments: Any) -> Any:
             return client.submit(function, *arguments, key=f"{name}-{token}-{next(numbers)}", pure=False)
