@@ -81,7 +81,8 @@ def kill_scheduler(data: Path, folder: Path, chance: random.Random) -> str:
             train(OnCluster(**PARAMETERS, client=client, timeout=5), data, run, holdout=0)
         except ClusterError as error:
             print("scheduler killed:", error, flush=True)
-            train(MaskedDictionaryLearning(**PARAMETERS), data, run, holdout=0, resume=True)
+            begun = (run / "config.toml").exists()  # otherwise it was killed before the first step
+            train(MaskedDictionaryLearning(**PARAMETERS), data, run, holdout=0, resume=begun)
         assert time.monotonic() - started < LIMIT
     return digest(load_model(run))
 
