@@ -127,6 +127,10 @@ def _what_is_missing(client: Any) -> str | None:
     return None
 
 
+class LostError(Exception):
+    """What the cluster held is lost, such as a result that its worker took along."""
+
+
 def repeat_if_lost(client: Any, timeout: float, attempt: Callable[[], T]) -> T:
     """Return the result of ``attempt``, called again while workers, and what they held, get lost."""
     from distributed import KilledWorker
@@ -135,7 +139,7 @@ def repeat_if_lost(client: Any, timeout: float, attempt: Callable[[], T]) -> T:
     for _ in range(MOST_ATTEMPTS):
         try:
             return attempt()
-        except (CancelledError, KilledWorker, CommClosedError, TimeoutError) as error:
+        except (LostError, CancelledError, KilledWorker, CommClosedError, TimeoutError) as error:
             logger.warning("tasks were lost (%s: %s): sending them again", type(error).__name__, error)
             last = error
         wait_for_workers(client, timeout)
@@ -156,7 +160,12 @@ def result_of(client: Any, future: Any, timeout: float, *, direct: bool = False)
             distributed.wait(future, timeout=4 * POLL)
         except TimeoutError:
             wait_for_workers(client, timeout)
-    return client.gather(future, direct=True) if direct and future.status == "finished" else future.result()
+    if future.status != "finished":
+        return future.result()  # raises the error of the task
+    try:
+        return client.gather(future, direct=direct)
+    except Exception as error:  # whatever a worker that disappears meanwhile leads to
+        raise LostError(f"the result of a finished task: {error!r}") from error
 
 
 def reaches_workers(client: Any) -> bool:
@@ -175,7 +184,10 @@ def reaches_workers(client: Any) -> bool:
 
 def send(client: Any, value: Any, timeout: float) -> Any:
     """Copy a value to all workers; return its future. Raise TimeoutError if there are none for ``timeout`` seconds."""
-    return client.scatter(value, broadcast=True, hash=False, timeout=timeout)
+    try:
+        return client.scatter(value, broadcast=True, hash=False, timeout=timeout)
+    except (KeyError, OSError, RuntimeError) as error:  # Dask's, if a worker disappears meanwhile
+        raise LostError(f"{type(value).__name__} on its way to the workers: {error!r}") from error
 
 
 def compute_all(
