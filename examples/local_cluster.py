@@ -22,7 +22,7 @@ def main() -> None:
         np.save(folder / f"record-{number:02d}.npy", rows)
 
     # %% Two worker processes. On a cluster: Client("tcp://scheduler:8786"), or Client(SLURMCluster(...)).
-    with Client(n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
+    with Client(n_workers=2, threads_per_worker=1, dashboard_address=":0") as client:
         print(client)
 
         # %% Pack the records, one task each, and learn from the store. Workers open the files themselves.

@@ -122,7 +122,7 @@ def workers(count: int, folder: Path, **options: Any) -> Iterator[Any]:
     from distributed import Client, LocalCluster
 
     with (
-        LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None, silence_logs=50,
+        LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=":0", silence_logs=50,
                      local_directory=str(folder), **options) as cluster,
         Client(cluster) as client,
     ):  # fmt: skip

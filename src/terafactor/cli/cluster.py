@@ -42,7 +42,7 @@ def _connect(
 ) -> Any:
     if local_cluster is not None:
         workers = distributed.LocalCluster(
-            n_workers=local_cluster, threads_per_worker=1, dashboard_address=None, silence_logs=40
+            n_workers=local_cluster, threads_per_worker=1, dashboard_address=":0", silence_logs=40
         )
         return stack.enter_context(distributed.Client(stack.enter_context(workers)))
     if scheduler_file is not None and not scheduler_file.is_file():

@@ -136,7 +136,7 @@ class MaskedDictionaryLearning(OnCluster, dictionary.MaskedDictionaryLearning):
     >>> from dask.distributed import Client
     >>> import dask.array as da
     >>> from terafactor.dask import MaskedDictionaryLearning
-    >>> with Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
+    >>> with Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=":0") as client:
     ...     X = da.random.default_rng(0).standard_normal((400, 20), chunks=(100, 20))
     ...     model = MaskedDictionaryLearning(3, shards=2, n_epochs=2, random_state=0).fit(X)
     ...     codes = model.transform(X).compute()

@@ -84,7 +84,7 @@ class DaskExecutor:
     >>> from terafactor.solver import SolverOptions, fit
     >>> source = ArraySource(np.random.default_rng(0).standard_normal((200, 10)))
     >>> options = SolverOptions(n_components=3, shards=2, round_steps=2)
-    >>> with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
+    >>> with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0") as client:
     ...     fit(source, Problem(0.1), options, executor=DaskExecutor(client)).n_batches
     5
     """

@@ -85,7 +85,7 @@ def pack(source: Any, out: str | Path, *, client: Any = None, timeout: float = T
     >>> from terafactor.dask import pack
     >>> folder = tempfile.mkdtemp()
     >>> np.save(f"{folder}/X.npy", np.eye(6))
-    >>> with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
+    >>> with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0") as client:
     ...     pack(f"{folder}/X.npy", f"{folder}/store", client=client).name
     'store'
     """
