@@ -98,14 +98,15 @@ def kill_driver(data: Path, folder: Path, chance: random.Random) -> str:
         f"checkpoints=CheckpointPolicy(steps=20))\n"
     )
     with Cluster(folder, 2):
-        ended, deadline = False, time.monotonic() + LIMIT
+        ended, n_killed, deadline = False, 0, time.monotonic() + LIMIT
         while not ended:
             process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
-            try:
-                ended = process.wait(chance.uniform(4.0, 15.0)) == 0
+            try:  # the first one early enough to be killed, before or after its first checkpoint
+                ended = process.wait(chance.uniform(4.0, 15.0) if n_killed else chance.uniform(2.0, 4.5)) == 0
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+                n_killed += 1
                 print("driver killed", flush=True)
             assert time.monotonic() < deadline
     return digest(load_model(run))

@@ -8,6 +8,7 @@ from sklearn.base import clone
 from tests.dask.cluster import Cluster
 
 from terafactor import MaskedDictionaryLearning, MatrixCompletion, dask, load_model, open_source, pack, train
+from terafactor.dask.chunks import ClusterArray
 from terafactor.data.describe import open_description
 from terafactor.datasets import make_planted
 from terafactor.errors import ClusterError, DataError, ParameterError
@@ -52,10 +53,17 @@ def test_arrays_in_memory_are_sent_with_a_word_about_it(client, X, local, caplog
 
 @pytest.mark.parametrize("persisted", [False, True])
 def test_dask_arrays_stay_where_they_are(client, X, persisted, monkeypatch):
-    array = da.from_array(X, chunks=(90, 25))
+    array, read, n_read = da.from_array(X, chunks=(90, 25)), ClusterArray.read, []
+
+    def counted(source, rows, columns=None):
+        n_read.append(len(rows))
+        return read(source, rows, columns)
+
+    monkeypatch.setattr(ClusterArray, "read", counted)
     expected = MaskedDictionaryLearning(**PARAMETERS).fit(da.from_array(X, chunks=(90, 60)))
     on_cluster = dask.MaskedDictionaryLearning(**PARAMETERS).fit(array.persist() if persisted else array)
     assert_same_model(on_cluster, expected)
+    assert 0 < sum(n_read) < len(X) / 2  # the sample and the initial atoms, of three passes over the rows
 
 
 def test_held_out_rows_of_a_dask_array(client, X, tmp_path):
