@@ -4,21 +4,22 @@ VENV := .venv
 BENCH_VENV := .venv-bench
 BIN := $(VENV)/bin
 
-.PHONY: install demo test soak check format bench bench-full paper peers learning reduction clusters scaling clean
+.PHONY: install demo test soak fuzz check format bench bench-full paper peers learning reduction clusters scaling clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help:
 	@echo "make demo        learn atoms from photographs and draw them"
 	@echo "make test        run the tests"
-	@echo "make soak        kill runs 200 times and resume them, damage files 2,000 times"
+	@echo "make soak        kill runs 200 times and resume them, damage files 2,000 times; KILLS=1000 DAMAGES=10000 does more"
+	@echo "make fuzz        read randomly changed files, a minute with each loader; FUZZ=170 takes an hour in all"
 	@echo "make check       format, lint, types, layers"
 	@echo "make bench       quick benchmarks, under 5 minutes"
 	@echo "make bench-full  every bar, against the peers"
 	@echo "make paper       every figure and table of the paper, under 20 minutes"
 	@echo "make peers       contests with other packages"
 	@echo "make learning    how fast the defaults learn, compared with other packages"
-	@echo "make reduction   whether fewer features per step pay, under an hour"
+	@echo "make reduction   whether fewer features per step pay, about an hour"
 	@echo "make clusters    what rounds and clusters bring, under half an hour"
 	@echo "make scaling     time, memory and bytes read as sizes grow"
 	@echo "make install     create .venv with every extra (other targets run it)"
@@ -50,9 +51,15 @@ demo: install
 test: install
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 
+KILLS := 200
+DAMAGES := 2000
 soak: install
-	$(BIN)/python tests/runs/soak.py 200
-	$(BIN)/python tests/runs/soak.py --damages 2000
+	$(BIN)/python tests/runs/soak.py $(KILLS)
+	$(BIN)/python tests/runs/soak.py --damages $(DAMAGES)
+
+FUZZ := 60
+fuzz: install
+	$(BIN)/python -m tests.fuzz.run $(FUZZ)
 
 check: install
 	$(BIN)/ruff format --check .
@@ -82,7 +89,7 @@ learning: $(BENCH_VENV)/.installed
 	$(BENCH_VENV)/bin/python -m benchmarks.learning.run
 
 reduction: install
-	$(BIN)/python -m benchmarks.reduction.run
+	$(BIN)/python -m benchmarks.reduction.run --jobs 2
 
 clusters: install
 	$(BIN)/python -m benchmarks.clusters.run

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
-from terafactor._threads import Executor
+from terafactor._threads import Threads
 from terafactor.kernels.jit import jit
 
 
@@ -92,7 +92,7 @@ def coordinate_descent(
     users = Side.of(matrix, np.zeros((n_components, n_users), np.float32))
     items = Side.of(matrix.T.tocsr(), 0.1 * random.standard_normal((n_components, n_items), np.float32))
     carried = np.zeros(n_users, np.float32)
-    with Executor(n_threads) as executor:
+    with Threads(n_threads) as executor:
         for _ in range(n_cycles):
             for factor in range(n_components):
                 _update(users, items, factor, carried, penalty, executor)
@@ -102,7 +102,7 @@ def coordinate_descent(
                 break
 
 
-def _update(side: Side, other: Side, factor: int, carried: np.ndarray, penalty: float, executor: Executor) -> None:
+def _update(side: Side, other: Side, factor: int, carried: np.ndarray, penalty: float, executor: Threads) -> None:
     own, theirs, strength = side.factors[factor], other.factors[factor], np.float32(penalty)
     share = np.linspace(0, side.starts[-1], executor.n_threads + 1)
     borders = np.searchsorted(side.starts, share)

@@ -68,7 +68,7 @@ def watching_cost(quick: bool) -> Iterator[Result]:
     X = np.random.default_rng(0).standard_normal((200, N_FEATURES), np.float32)
     seconds = 60.0 if quick else 180.0
     clock = Clock()
-    with tempfile.TemporaryDirectory() as folder, patch("terafactor.runs.presenter.SHARE", 0.0):
+    with tempfile.TemporaryDirectory() as folder, patch("terafactor.runs.report_writer.SHARE", 0.0):
         model = train(
             estimator(seconds, clock), X, Path(folder, "run"), holdout=20, checkpoints=CheckpointPolicy(seconds=1e6)
         )

@@ -11,7 +11,7 @@ from terafactor import train
 from terafactor.dask import MaskedDictionaryLearning
 
 if __name__ == "__main__":
-    # Each job runs 8 workers with one thread. Jobs may start late, be preempted and come back: the fit goes on.
+    # Each job runs 8 workers with one thread. Jobs may start late, be preempted and return: the fit continues.
     cluster = SLURMCluster(queue="long", cores=8, processes=8, memory="32GB", walltime="08:00:00")
     cluster.adapt(minimum_jobs=1, maximum_jobs=8)
     with Client(cluster) as client:

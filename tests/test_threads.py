@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from terafactor._threads import TILE, Executor
+from terafactor._threads import TILE, Threads
 from terafactor.solver.backends import threaded
 from terafactor.solver.backends.threaded import ThreadedBackend
 
@@ -18,7 +18,7 @@ def blas_threads():
 def test_blas_is_left_as_it_was_by_fits_that_overlap():
     with threadpool_limits(2, user_api="blas"):
         before = blas_threads()
-        one, other = Executor(1), Executor(1)
+        one, other = Threads(1), Threads(1)
         one.__enter__()
         other.__enter__()
         one.__exit__(None, None, None)

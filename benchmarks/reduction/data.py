@@ -27,9 +27,6 @@ from terafactor.datasets import make_brain_like
 class Study(DataSet):
     """A data set of the study."""
 
-    seeds: int = 10
-    """Most paired seeds."""
-
     packed: bool = False
     """Whether the package reads the training rows from a packed store."""
 
@@ -58,10 +55,10 @@ STUDIES = {
                          lasso(0.5), 0),
     "hyperspectral_16": Study("Hyperspectral patches 16 x 16 x 200, lasso", lambda: few_tests(hyperspectral(16, 12)),
                               100, lasso(10.0), 0, SCENE, stages=True),
-    "packed": Study("Simulated study in a packed store, sparse maps", lambda: large_study(600, 200_000, 20), 20,
-                    sparse_maps(1e-3), 0, seeds=5, packed=True),
+    "packed": Study("Simulated study in a packed store, sparse maps", lambda: large_study(400, 200_000, 20), 20,
+                    sparse_maps(1e-3), 0, packed=True),
     "hyperspectral_16_256": Study("Hyperspectral patches 16 x 16 x 200, more atoms, lasso",
-                                  lambda: few_tests(hyperspectral(16, 12)), 256, lasso(10.0), 0, SCENE, seeds=3),
+                                  lambda: few_tests(hyperspectral(16, 12)), 256, lasso(10.0), 0, SCENE),
 }  # fmt: skip
 
 TINY = {

@@ -29,13 +29,13 @@ from terafactor.solver.state import State
 from terafactor.solver.step import blend_codes, feature_weights
 
 GROWTH = 1.25
-"""Ratio of rows from one evaluation to the next."""
+"""Ratio of rows from one evaluation to the next, and of passes from one evaluation at the end of a pass to the next."""
 
 PASSES = 10
 """Passes of r = 1, whose end is the level to reach."""
 
-PATIENCE = 1.0
-"""Others may take this multiple of the time that r = 1 took: who is later has lost."""
+LATEST = 10.0
+"""Others stop at this multiple of the time after which r = 1 was first as low as at its end, or at its end."""
 
 WARM_UP = 10
 """Rows per atom from which the atoms of new features are computed."""
@@ -81,7 +81,8 @@ class Task:
 
     def __post_init__(self) -> None:
         self.curve, self.atoms = Curve(), np.zeros((0, 0))
-        self._used, self._due, self._started = np.zeros(2), 1.0, np.zeros(2)
+        self._used, self._started = np.zeros(2), np.zeros(2)
+        self._due, self._due_pass = 1.0, 1.0
 
     def start(self) -> None:
         """Start the watch, from a cold cache."""
@@ -90,11 +91,19 @@ class Task:
         self._started = now()
 
     def note(self, n_rows: int, n_bytes: int, atoms: Callable[[], np.ndarray]) -> bool:
-        """Evaluate the atoms if it is due; return whether to stop."""
+        """Evaluate the atoms if it is due; return whether to stop.
+
+        The objective is lower at the end of a pass than between passes, so all methods are evaluated there too.
+        """
         self._used += now() - self._started
         ended = bool(self._used[0] > self.seconds or n_rows >= self.rows)
-        if n_rows >= self._due or ended:
+        passes, part = divmod(n_rows, len(self.train))
+        is_due, ends_pass = n_rows >= self._due, part == 0 and passes >= self._due_pass
+        if is_due:
             self._due = GROWTH * n_rows
+        if ends_pass:
+            self._due_pass = GROWTH * passes
+        if is_due or ends_pass or ended:
             problem = self.data.problem
             self.atoms = problem.constraint.fill(atoms())
             value = objective(ArraySource(self.test), self.atoms, problem, 1)

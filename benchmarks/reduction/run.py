@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -15,8 +16,9 @@ import numpy as np
 from rich.console import Console
 from threadpoolctl import threadpool_limits
 
+from benchmarks.reduction import claim, components
 from benchmarks.reduction.data import STUDIES, TINY, Study
-from benchmarks.reduction.methods import PASSES, PATIENCE, Method, Task, from_pass, grouped, nested, package
+from benchmarks.reduction.methods import LATEST, PASSES, Method, Task, from_pass, grouped, nested, package
 from benchmarks.reduction.page import BASE, CONTROL, write_page
 from benchmarks.reduction.somf import somf
 from benchmarks.results import OUTPUT, measured
@@ -59,50 +61,54 @@ def measure(data: Study, n_seeds: int, methods: Mapping[str, Method] = METHODS) 
             for name, method in methods.items():
                 curve = method(Task(data, train, test, seed, seconds, rows, store))
                 if name == BASE:
-                    seconds, rows = PATIENCE * curve.seconds[-1], np.inf
+                    low = next(place for place, value in enumerate(curve.objective) if value <= curve.objective[-1])
+                    seconds, rows = min(LATEST * curve.seconds[low], curve.seconds[-1]), np.inf
                 curves[name].append(asdict(curve))
     return {"title": data.title, "shape": list(train.shape), "n_components": data.n_components,
             "alpha": data.problem.alpha, "packed": data.packed, "curves": curves}  # fmt: skip
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure the data sets named on the command line, or all available ones, and write the page."""
-    from benchmarks.reduction import claim, components
+def run(name: str, *, tiny: bool, seeds: int, output: Path, again: bool) -> None:
+    """Measure one experiment of :func:`experiments`, unless there is a current record."""
+    settings, work = experiments(tiny=tiny, seeds=seeds)[name]
+    measured(name, settings, work, output, again=again)
 
+
+def experiments(*, tiny: bool, seeds: int) -> dict[str, tuple[dict[str, Any], Callable[[], Any]]]:
+    """Return settings and measurement of each experiment for which the data is available."""
+    found: dict[str, tuple[dict[str, Any], Callable[[], Any]]] = {}
+    for name, data in (TINY if tiny else STUDIES).items():
+        if data.is_here:
+            found[name] = {"seeds": seeds}, partial(measure, data, seeds)
+            if data.stages:
+                found[f"{name}_stages"] = {"seeds": seeds}, partial(measure, data, seeds, STAGES)
+    size, planted = (claim.TINY, components.TINY) if tiny else (claim.QUICK, components.QUICK)
+    found["claim"] = asdict(size), partial(claim.measure, size)
+    found["components"] = asdict(planted), partial(components.measure, planted, {n: METHODS[n] for n in SMALL})
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure the experiments named on the command line, or all available ones, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "names", nargs="*", metavar="name", help=f"experiments: {', '.join(STUDIES)}, components, claim"
+        "names", nargs="*", metavar="name", help=f"experiments: {', '.join(STUDIES)}, claim, components"
     )
-    parser.add_argument("--seeds", type=int, default=10, help="paired seeds; costly data sets have fewer")
+    parser.add_argument("--seeds", type=int, default=10, help="paired seeds")
+    parser.add_argument("--jobs", type=int, default=1, help="experiments at a time, each on one thread")
     parser.add_argument("--tiny", action="store_true", help="sizes that only show that everything runs")
     parser.add_argument("--again", action="store_true", help="measure again what has a current record")
     parser.add_argument("--output", type=Path, default=OUTPUT / "reduction", help="folder of the records")
     parser.add_argument("--page", type=Path, default=PAGE, help="Markdown file to write")
     given = parser.parse_args(arguments)
-    console, studies = Console(stderr=True), TINY if given.tiny else STUDIES
-    for name, data in studies.items():
-        if given.names and name not in given.names:
-            continue
-        if not data.is_here:
-            console.print(f"{name} left out: {data.needs} is missing", highlight=False)
-            continue
-        console.print(name, highlight=False)
-        n_seeds, work = min(given.seeds, data.seeds), {name: METHODS}
-        if data.stages:
-            work[f"{name}_stages"] = STAGES
-        for part, methods in work.items():
-            run = partial(measure, data, n_seeds, methods)
-            measured(part, {"seeds": n_seeds}, run, given.output, again=given.again)
-    if not given.names or "components" in given.names:
-        console.print("components", highlight=False)
-        planted = components.TINY if given.tiny else components.QUICK
-        found = partial(components.measure, planted, {name: METHODS[name] for name in SMALL})
-        measured("components", asdict(planted), found, given.output, again=given.again)
-    if not given.names or "claim" in given.names:
-        console.print("claim", highlight=False)
-        size = claim.TINY if given.tiny else claim.QUICK
-        measured("claim", asdict(size), lambda: claim.measure(size), given.output, again=given.again)
-    write_page(studies, given.output, given.page)
+    names = [name for name in experiments(tiny=given.tiny, seeds=given.seeds) if name in (given.names or [name])]
+    work = partial(run, tiny=given.tiny, seeds=given.seeds, output=given.output, again=given.again)
+    with ProcessPoolExecutor(given.jobs) as pool:
+        done = {pool.submit(work, name): name for name in names}
+        for future in as_completed(done):
+            future.result()
+            Console(stderr=True).print(f"{done[future]} is measured", highlight=False)
+    write_page(TINY if given.tiny else STUDIES, given.output, given.page)
 
 
 if __name__ == "__main__":

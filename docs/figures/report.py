@@ -21,9 +21,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 def learn(folder: Path) -> Path:
     """Learn atoms of photographs in a run directory, and return its report."""
     patches = PatchSource([image / 255 for image in load_sample_images().images], (16, 16))
-    estimator = MaskedDictionaryLearning(
-        150, alpha=0.6, reduction=4, batch_size=30, n_epochs=120_000 / patches.shape[0], random_state=0
-    )
+    estimator = MaskedDictionaryLearning(100, alpha=0.6, n_epochs=120_000 / patches.shape[0], random_state=0)
     train(estimator, patches, folder, holdout=200)
     return folder / "report.html"
 

@@ -59,6 +59,22 @@ def open_durably(path: Path) -> Iterator[IO[bytes]]:
 
 
 @contextlib.contextmanager
+def durable_path(path: Path) -> Iterator[Path]:
+    """Yield a path of the same name, for packages that write by name; its file takes the place of ``path`` at the end.
+
+    The path is in an unfinished folder, so that the extension is that of ``path``.
+    """
+    with storage_errors(path):
+        with unfinished(path) as folder:
+            folder.mkdir()
+            yield folder / path.name
+            make_durable(folder / path.name)
+            os.replace(folder / path.name, path)
+        _discard(folder)
+        _sync_folder(path.parent)
+
+
+@contextlib.contextmanager
 def unfinished(path: Path) -> Iterator[Path]:
     """Yield a temporary path next to ``path`` that nobody can guess; remove what is there if the block fails."""
     temporary = _hidden(path, "unfinished")
@@ -87,7 +103,7 @@ def replace_durably(path: Path, final: Path) -> None:
 
 
 def replace_folder(new: Path, folder: Path) -> None:
-    """Put a folder in the place of another; of several processes that do so at once, the last one wins.
+    """Replace a folder with another; of several processes that do so at once, the last one wins.
 
     No system can swap two folders in one call everywhere. Between two renames the old one has a name that ends in
     ``.replaced``.
@@ -103,7 +119,7 @@ def replace_folder(new: Path, folder: Path) -> None:
                 os.rename(new, folder)
                 break
             except OSError:
-                if not os.path.lexists(folder):  # else another process was faster: replace its folder, too
+                if not os.path.lexists(folder):  # otherwise another process was faster: replace its folder, too
                     raise
         _sync_folder(folder.parent)
     for path in replaced:
@@ -155,7 +171,8 @@ def flush(descriptor: int) -> None:
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Lock a folder until the block ends or the process dies; refuse one that another process has locked."""
-    descriptor = _open_for_lock(folder)
+    with storage_errors(folder, "lock"):
+        descriptor = _open_for_lock(folder)
     try:
         with storage_errors(folder, "lock"):
             free = try_lock(descriptor)

@@ -26,7 +26,7 @@ def available_memory() -> int | None:
 
 
 def max_bytes() -> int | None:
-    """Return how much memory loading data may take: the environment variable, or else what is available."""
+    """Return how much memory loading data may take: the environment variable, otherwise what is available."""
     text = os.environ.get(LIMIT_VARIABLE)
     if text is None:
         return available_memory()

@@ -71,7 +71,7 @@ class SingleThreadedBlas:
 single_threaded_blas = SingleThreadedBlas()
 
 
-class Executor:
+class Threads:
     """Runs functions on a fixed number of threads, inside a ``with`` block; blocks may be nested.
 
     Parameters

@@ -1,6 +1,9 @@
 """The page of bars: those that fall short come first; every row has its date and commit."""
 
+import pkgutil
+import re
 import sys
+from pathlib import Path
 
 from benchmarks import run as benchmarks_run
 from benchmarks.harness import Bar, Skipped
@@ -37,3 +40,14 @@ def test_quick_runs_list_what_they_leave_out(monkeypatch, tmp_path, capsys):
     assert benchmarks_run.main() == 1
     assert "left out: some.other" in capsys.readouterr().out
     assert (tmp_path / "output" / "quick" / "some.suite.json").is_file()
+
+
+def test_every_patched_name_exists():
+    names = [
+        name
+        for path in Path(benchmarks_run.__file__).parent.rglob("*.py")
+        for name in re.findall(r'patch\(\s*"(terafactor\.[\w.]+)"', path.read_text())
+    ]
+    assert names
+    for name in names:
+        pkgutil.resolve_name(name)

@@ -1,6 +1,9 @@
 """The commands for brain images."""
 
+import errno
 import json
+import os
+from pathlib import Path
 
 import nibabel
 import numpy as np
@@ -81,6 +84,17 @@ def test_transform_takes_one_image_and_names_the_file_it_cannot_write(out, study
         run("transform", out, study.images[0], "--out", tmp_path / "absent" / "series.tsv")
 
 
+def test_transform_leaves_no_truncated_table(out, study, tmp_path, monkeypatch):
+    def fail(path, *arguments, **options):
+        Path(path).write_text("half of it")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(np, "savetxt", fail)
+    with pytest.raises(StorageError, match=r"cannot write .*series\.tsv: No space"):
+        run("transform", out, study.images[0], "--out", tmp_path / "series.tsv")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_transform_of_matrices_names_the_command_for_an_atlas(out, tmp_path):
     np.save(tmp_path / "X.npy", np.ones((3, 4)))
     with pytest.raises(DataError, match=r"holds a BrainDictionaryLearning.*: use terafactor brain transform"):
@@ -109,6 +123,14 @@ def test_names_without_a_label_image_are_refused(out, tmp_path):
     result = CliRunner().invoke(app, ["brain", "report", str(out), "--names", str(tmp_path / "names.txt")])
     assert result.exit_code == 2
     assert "--labels" in result.output
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_names_in_a_pipe_are_refused(out, study, tmp_path):
+    os.mkfifo(tmp_path / "names.txt")
+    with pytest.raises(DataError, match=r"names\.txt is not a regular file"):
+        run("report", out, "--labels", study.networks, "--names", tmp_path / "names.txt", "--no-viewers")
 
 
 def test_a_rewritten_report_links_to_the_pages_of_maps_next_to_it(out, tmp_path):

@@ -152,3 +152,11 @@ class TestNewImages:
         hostile = dataclasses.replace(artifact, state_dict=StateDict(numbers, artifact.state_dict.arrays))
         with pytest.raises(DataError, match=r"invalid confounds in the model file: '/tmp/table\.tsv'"):
             restore_estimator(hostile)
+
+
+@pytest.mark.parametrize("content", [b"", b"trans_x\n\xff\xff\n", b"trans_x\n1\nmuch\n", b"trans_x\ninf\n",
+                                     b"trans_x\tnon_steady_state_outlier00\n1\tx\n", b'trans_x\n"1\n'])  # fmt: skip
+def test_a_table_that_does_not_hold_numbers_is_named(tmp_path, content):
+    (tmp_path / "sub-1_desc-confounds_timeseries.tsv").write_bytes(content)
+    with pytest.raises(DataError, match=r"sub-1_desc-confounds_timeseries\.tsv"):
+        resolve_confounds("auto", [tmp_path / "sub-1_bold.nii.gz"])

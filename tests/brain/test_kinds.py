@@ -3,6 +3,7 @@
 import logging
 import re
 import sys
+from dataclasses import replace
 
 import nibabel
 import numpy as np
@@ -17,6 +18,8 @@ from terafactor.brain.find import find_images
 from terafactor.brain.preparation import masked_images
 from terafactor.data import open_description
 from terafactor.errors import DataError, ParameterError
+from terafactor.solver.state_dict import StateDict
+from terafactor.training.model_file import restore_estimator
 
 OPTIONS = {"n_components": 3, "reduction": 2, "batch_size": 10, "n_epochs": 4, "random_state": 0}
 N_GRAYORDINATES = 60
@@ -196,3 +199,37 @@ def test_a_mask_of_another_kind_is_refused(as_path, study):
         masked_images([dense(series())], None, mask, {})
     with pytest.raises(DataError, match="the mask cannot be used"):
         masked_images(study.images, None, dense(series(1)), {})
+
+
+@pytest.mark.parametrize("part", [b"<CIFTI", b"BrainModel", b"MatrixIndicesMap", b"SeriesPoints"])
+@pytest.mark.parametrize("options", [{}, {"high_pass": 0.1}])
+def test_a_damaged_header_of_a_cifti_file_is_named(tmp_path, part, options):
+    dense(series()).to_filename(tmp_path / "a.dtseries.nii")
+    content = (tmp_path / "a.dtseries.nii").read_bytes()
+    assert part in content
+    (tmp_path / "a.dtseries.nii").write_bytes(content.replace(part, b"<" * len(part)))
+    with pytest.raises(DataError, match=r"a\.dtseries\.nii"):
+        masked_images(tmp_path / "a.dtseries.nii", None, None, options)
+
+
+def test_a_damaged_header_of_a_cifti_mask_is_named(tmp_path):
+    dense(series(1)).to_filename(tmp_path / "mask.dscalar.nii")
+    content = (tmp_path / "mask.dscalar.nii").read_bytes()
+    (tmp_path / "mask.dscalar.nii").write_bytes(content.replace(b"<CIFTI", b"<<<<<<"))
+    with pytest.raises(DataError, match=r"the mask cannot be used"):
+        masked_images(dense(series()), None, tmp_path / "mask.dscalar.nii", {})
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of NumPy, for the inverse of the affine
+@pytest.mark.parametrize("kind", ["volume", "CIFTI series"])
+def test_a_damaged_mask_in_a_model_is_refused(study, kind):
+    images = study.images[:1] if kind == "volume" else dense(series())
+    artifact = BrainDictionaryLearning(**OPTIONS).fit(images)._task().artifact()
+    arrays = dict(artifact.state_dict.arrays)
+    if kind == "volume":
+        arrays["brain.affine"] = np.full((4, 4), 1e-309)
+    else:
+        arrays["brain.header"] = np.frombuffer(b"<CIFTI", np.uint8)
+    hostile = replace(artifact, state_dict=StateDict(artifact.state_dict.numbers, arrays))
+    with pytest.raises(DataError, match="invalid mask in the model file"):
+        restore_estimator(hostile)

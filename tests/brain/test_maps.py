@@ -52,7 +52,7 @@ def test_labels_are_those_of_the_largest_overlap():
     atoms[1, 18:28] = [0.1, 0.2, 1, 1, 1, 1, 1, 1, 1, 1]
     atoms[2, :5] = 1
     found = maps.labels_by_overlap(atoms, atlas, maps.names_by_number(["background", "one", "two", "three"]))
-    assert [name for name, _ in found] == ["one", "two", "unlabelled"]
+    assert [name for name, _ in found] == ["one", "two", "unlabeled"]
     assert found[0][1] == 1
     assert found[1][1] == pytest.approx(2 * 8 / 18)
 
@@ -83,7 +83,7 @@ def test_without_names_labels_are_the_numbers_of_regions(atlas, study):
     regions = np.where(values.max(axis=3) > 0.3, 1 + values.argmax(axis=3), 0).astype(np.int16)
     found = atlas.label(nibabel.Nifti1Image(regions, networks.affine))
     assert sorted(name for name, _ in found) == ["1", "2", "3", "4", "5"]
-    assert atlas.label(nibabel.Nifti1Image(regions, networks.affine), {}) == [("unlabelled", 0.0)] * 5
+    assert atlas.label(nibabel.Nifti1Image(regions, networks.affine), {}) == [("unlabeled", 0.0)] * 5
     with pytest.raises(ParameterError, match="regions 1 to 2, but the atlas has regions up to 5"):
         atlas.label(nibabel.Nifti1Image(regions, networks.affine), ["background", "one", "two"])
 

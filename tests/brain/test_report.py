@@ -1,5 +1,6 @@
 """The report of an atlas: its content, and how a browser shows it."""
 
+import os
 import re
 import shutil
 
@@ -12,7 +13,7 @@ from terafactor.brain import BrainDictionaryLearning
 from terafactor.brain.drawing import map_pixels, outline_figure
 from terafactor.brain.panels import SeriesPanel
 from terafactor.data.packed.reader import PackedSource
-from terafactor.errors import DataError
+from terafactor.errors import DataError, StorageError
 from terafactor.testing import make_report_context
 
 
@@ -94,6 +95,29 @@ def test_images_that_changed_since_the_run_do_not_change_its_mask(study, tmp_pat
     page = report_runs(tmp_path / "run").read_text()
     assert "not the data that the run learned from" in page
     assert "Outlines of 3 maps" in page
+
+
+@pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="the system cannot refuse to follow links")
+@pytest.mark.parametrize("name", ["maps.nii.gz", "maps.json", "maps/map-000.html"])
+def test_links_planted_in_a_folder_are_replaced(atlas, tmp_path, name):
+    folder, elsewhere = tmp_path / "run", tmp_path / "file.txt"
+    elsewhere.write_text("mine")
+    (folder / "maps").mkdir(parents=True)
+    (folder / name).symlink_to(elsewhere)
+    atlas.save_maps(folder / "maps", overwrite=True)
+    atlas.write_viewers(folder)
+    assert elsewhere.read_text() == "mine"
+    assert not (folder / name).is_symlink()
+    assert nibabel.load(folder / "maps.nii.gz").shape[-1] == 5
+    assert sorted(path.name for path in folder.iterdir()) == ["maps", "maps.json", "maps.nii.gz"]
+
+
+def test_a_folder_of_pages_that_is_a_link_is_refused(atlas, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "maps").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StorageError, match="maps: it is a symbolic link"):
+        atlas.write_viewers(tmp_path)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 def test_outlines_are_at_half_the_maximum():

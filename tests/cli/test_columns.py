@@ -103,6 +103,13 @@ def test_resume_and_report_read_the_same_columns(folder, monkeypatch):
     np.testing.assert_array_equal(components("run"), components("whole"))
 
 
+def test_a_new_run_names_the_table_and_its_columns(folder):
+    words = ("--columns", "a,b,name", "--drop", "name")
+    assert f"on {folder / 't.csv'} with only a, b, name without name (90 x 2)" in invoke(
+        "fit", "t.csv", *words, *FIT, "--out", "run"
+    ).output.replace("\n", "")
+
+
 def test_resume_keeps_the_columns_of_a_table_that_moved(folder):
     invoke("fit", "t.csv", "--drop", "id,name", *FIT, "--out", "run")
     (folder / "t.csv").rename(folder / "moved.csv")

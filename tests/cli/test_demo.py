@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from terafactor.cli import demo
-from terafactor.cli._drawing import mosaic, rescale
+from terafactor.cli._drawing import Curve, draw_curves, mosaic, rescale
 from terafactor.errors import MissingDependencyError
 
 TINY = demo.Settings(patch_size=8, n_rows=512, n_passes=2, n_held_out=50)
@@ -34,15 +34,22 @@ print(before, n_compiled() - before)
 @pytest.fixture(scope="module")
 def outcomes():
     training, held_out = demo.load_patches(TINY, seed=0)
-    fits = [demo.Outcome(name, TINY, held_out) for name in demo.LEARNERS]
+    fits = [demo.Outcome(name, TINY, held_out) for name in demo.CONTESTANTS]
     for fit in fits:
-        demo.LEARNERS[fit.name](training, fit, 9, 0)
+        demo.CONTESTANTS[fit.name](training, fit, 9, 0)
     return fits
 
 
 def outcome(*points: tuple[float, float], name: str = demo.OURS) -> demo.Outcome:
     seconds, objectives = zip(*points, strict=True)
     return demo.Outcome(name, TINY, np.zeros((1, 1)), [1] * len(points), list(seconds), list(objectives))
+
+
+def test_pictures_replace_links(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("mine")
+    (tmp_path / "objective.png").symlink_to(tmp_path / "elsewhere")
+    draw_curves([Curve("a fit", [1.0, 2.0], [3.0, 2.0])], "", tmp_path / "objective.png")
+    assert (tmp_path / "elsewhere").read_text() == "mine"
 
 
 def test_demo_prints_a_table_and_draws_two_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,7 +85,7 @@ def test_atoms_and_objectives_depend_on_the_seed_only(outcomes) -> None:
     training, held_out = demo.load_patches(TINY, seed=0)
     for fit in outcomes:
         again = demo.Outcome(fit.name, TINY, held_out)
-        demo.LEARNERS[fit.name](training, again, 9, 0)
+        demo.CONTESTANTS[fit.name](training, again, 9, 0)
         assert again.objectives == fit.objectives
         np.testing.assert_array_equal(again.atoms, fit.atoms)
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from terafactor import MaskedDictionaryLearning, MatrixCompletion
 from terafactor.brain import BrainDictionaryLearning
 from terafactor.cli.app import app
-from terafactor.cli.options import BRAIN, CHECKPOINTS, DICTIONARY, RATINGS
+from terafactor.cli.options import BRAIN, CHECKPOINTS, CLUSTER, DICTIONARY, RATINGS
 
 OF_PYTHON = {
     "callbacks": "they are functions",
@@ -99,8 +99,16 @@ def test_help_describes_every_option(words, command):
 def test_help_of_fit_explains_held_out_rows(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     shown = re.sub(r"[\s│]+", " ", CliRunner().invoke(app, ["fit", "--help"]).output)
-    assert "Rows kept out of training to evaluate on" in shown
-    assert "Default: 5%, at most 2,000." in shown
+    assert "Rows held out for evaluation" in shown
+    assert "default: 5%, at most 2,000 rows." in shown
+
+
+@pytest.mark.parametrize("command", [["fit"], ["resume"], ["pack"], ["transform"], ["brain", "fit"]])
+def test_help_shows_every_way_to_name_a_cluster(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = CliRunner().invoke(app, [*command, "--help"]).output
+    panel = shown[shown.index("─ Cluster ─") :]
+    assert all(f"--{parameter.option.replace('_', '-')}" in panel for parameter in CLUSTER)
 
 
 def test_help_shows_the_default_of_every_number_of_fit(monkeypatch):

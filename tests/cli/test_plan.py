@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from terafactor import pack
+from terafactor import MaskedDictionaryLearning, pack
 from terafactor.cli import main
 from terafactor.solver import plan as plan_module
 
@@ -31,6 +31,19 @@ def test_it_shows_a_table(run, capsys):
     shown = " ".join(capsys.readouterr().out.split())
     for text in ("60 x 90", "memory", "read per epoch", "4 times less if packed", "2 epochs"):
         assert text in shown
+
+
+def test_statistics_are_named_only_with_masks(run, capsys):
+    for words, shown in ((["--reduction", "4"], True), ([], False)):
+        assert run("-k", "3", "--epochs", "1", *words) == 0
+        assert ("masked statistics" in capsys.readouterr().out) == shown
+
+
+def test_a_plan_prints_as_lines():
+    plan = MaskedDictionaryLearning(3, n_epochs=1).plan(np.ones((60, 90), np.float32))
+    assert [line.split("  ")[0] for line in str(plan).splitlines()[:3]] == ["matrix", "step", "memory"]
+    assert "60 x 90" in str(plan)
+    assert "Plan(" not in str(plan)
 
 
 def test_it_prints_numbers_for_scripts(run, capsys):

@@ -1,5 +1,6 @@
 """The commands that create, resume and use runs."""
 
+import io
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import tomllib
 import numpy as np
 import pytest
 import zarr
+from rich.console import Console
 from typer.testing import CliRunner
 
 from terafactor import KINDS, MaskedDictionaryLearning, NormBall, RandomMasks, load_model, train
@@ -127,6 +129,13 @@ def test_an_unknown_setting_in_a_configuration_is_rejected(scratch):
     assert "not options: atoms" in re.sub(r"[\s│]+", " ", result.output)
 
 
+def test_a_configuration_may_name_parameters(scratch):
+    (scratch / "c.toml").write_text("n_components = 3\nn_epochs = 1\nrandom_state = 4\n")
+    assert invoke("fit", "X.npy", "--config", "c.toml", "--out", "run").exit_code == 0
+    model = load_model("run")
+    assert (model.n_components, model.n_epochs, model._seed) == (3, 1, 4)
+
+
 def test_resume_accepts_more_epochs():
     invoke("fit", "X.npy", "-k", 3, "--seed", 0, "--epochs", 1, "--out", "run")
     assert invoke("resume", "run", "--epochs", 3).exit_code == 0
@@ -200,7 +209,8 @@ def test_a_signal_exits_with_4_and_resume_finishes(scratch):
     process.send_signal(signal.SIGUSR1)
     _, errors = process.communicate()
     assert process.returncode == 4, errors
-    assert "terafactor resume run" in errors
+    assert len(re.findall("stopped by SIGUSR1 after step [0-9]+: continue with terafactor resume run", errors)) == 1
+    assert "warning" not in errors
     assert "Traceback" not in errors
     facts = json.loads(invoke("inspect", "run", "--json").stdout)
     assert "unfinished" in facts["run"]["state"]
@@ -215,17 +225,71 @@ def test_a_signal_exits_with_4_and_resume_finishes(scratch):
         (["fit", "nothing.npy", "--out", "run"], 3, "nothing.npy does not exist"),
         (["fit", "X.npy", "--out", "run", "--alpha", "-1"], 2, "alpha must be"),
         (["fit", "X.npy", "--out", "run", "--penalty", "l3"], 2, "penalty must be"),
+        (["fit", "X.npy", "--out", "X.npy"], 2, "X.npy is a file, not a run directory"),
+        (["fit", "line.npy", "--out", "run"], 3, "must be (rows, features), at least one of each: reshape it"),
         (["resume", "."], 3, "is not a run directory"),
         (["transform", ".", "X.npy", "--out", "codes.npy"], 3, "is not a model"),
         (["transform", ".", "X.npy", "--out", "X.npy"], 2, "X.npy exists"),
     ],
 )
 def test_errors_are_one_message(monkeypatch, capsys, words, code, message):
+    np.save("line.npy", np.ones(5))
     assert run_main(monkeypatch, *words) == code
     errors = capsys.readouterr().err
     assert message in errors
     assert "Traceback" not in errors
     assert errors.strip().count("\n") == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "needed"),
+    [
+        ("-k", "0", "greater than or equal to 1"),
+        ("-k", "ten", "a valid integer"),
+        ("--threads", "0", "greater than or equal to 1"),
+        ("--seed", "-1", "greater than or equal to 0"),
+        ("--checkpoint-seconds", "x", "a valid number"),
+        ("--missing", "foo", "one of"),
+    ],
+)
+def test_an_invalid_value_is_named_with_what_is_needed(option, value, needed):
+    output = " ".join(re.sub("[│╭╮╰╯─]", " ", invoke("fit", "X.npy", "--out", "run", option, value).output).split())
+    assert option in output
+    assert f"'{value}'" in output
+    assert needed in output
+
+
+def test_several_files_need_a_quoted_glob():
+    output = invoke("fit", "X.npy", "X.npy", "X.npy", "--out", "run").output
+    assert "quoted glob" in " ".join(output.split())
+    assert "quoted glob" not in invoke("doctor", "X.npy").output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["pack", "X.npy", "--out", "store"], "interrupted: the same command continues"),
+        (["plan", "X.npy"], "interrupted"),
+        (["ratings", "fit", "X.npy", "--out", "run"], "interrupted"),
+    ],
+)
+def test_ctrl_c_is_one_line(monkeypatch, capsys, words, message):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    for name in ("open_source", "MatrixCompletion"):
+        monkeypatch.setattr(f"terafactor.{name}", interrupt)
+    assert run_main(monkeypatch, *words) == 130
+    assert capsys.readouterr().err.strip() == message
+
+
+def test_the_bar_of_a_converged_fit_is_full_and_leaves_room_for_ctrl_c(X):
+    console = Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)
+    train(MaskedDictionaryLearning(2, random_state=0, tol=0.9), X, "run", console=console)
+    *_, last = console.file.getvalue().rpartition("learning until converged")
+    assert "converged (tol)" in last
+    assert "100%" in last
+    assert all(len(line) < 100 for line in last.splitlines()[1:])
 
 
 def test_debug_shows_the_traceback(monkeypatch, capsys):
@@ -250,7 +314,7 @@ def test_a_fit_too_large_for_memory_is_not_an_internal_error(scratch, monkeypatc
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_fits_a_screen(command):
     result = invoke(command, "--help")
-    assert result.output.count("\n") <= 50
+    assert result.output.count("\n") <= 53
     if command not in ("demo", "pack"):
         assert f"Example: terafactor {command}" in result.output
 
@@ -286,7 +350,16 @@ def test_inspect_shows_settings_as_text(scratch):
     invoke("fit", "X.npy", "-k", 3, "--epochs", 1, "--out", "run")
     shown = invoke("inspect", "run/model").output
     assert "norm l2" in shown
+    assert not re.search("l1_ratio|multipliers|idle_rows", shown)
     assert "{" not in shown
+
+
+def test_inspect_shows_what_matters_to_a_newcomer():
+    shown = " ".join(invoke("inspect", "X.npy").output.split())
+    assert "format npy" in shown
+    assert "read together" not in shown
+    invoke("fit", "X.npy", "-k", 3, "--epochs", 1, "--out", "run")
+    assert json.loads(invoke("inspect", "run", "--json").stdout)["run"]["alpha"] == load_model("run").alpha_
 
 
 def test_inspect_shows_the_format_of_a_store(scratch):

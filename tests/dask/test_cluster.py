@@ -45,7 +45,7 @@ def test_equal_workers_need_no_word(caplog):
 def test_other_libraries_and_processors_are_named(caplog):
     with caplog.at_level(logging.WARNING):
         check_workers(FakeClient(numpy="1.0", processor="i386"))
-    assert f"numpy 1.0 on 1 of 1 workers, such as tcp://worker:1, but {np.__version__} here" in caplog.text
+    assert f"numpy 1.0 on 1 of 1 workers, such as tcp://worker:1, but {np.__version__} in this process" in caplog.text
     assert f"processor i386 on 1 of 1 workers, such as tcp://worker:1, but {environment()['processor']}" in caplog.text
 
 
@@ -87,7 +87,7 @@ def test_a_cluster_that_cannot_be_found_is_named(tmp_path, monkeypatch):
     np.save(tmp_path / "X.npy", np.eye(9))
     fit = ("fit", str(tmp_path / "X.npy"), "-k", "2", "--out", str(tmp_path / "run"))
     both = CliRunner().invoke(app, [*fit, "--scheduler", "tcp://x:1", "--local-cluster", "2"])
-    assert "exclude each other" in both.output
+    assert "cannot be combined" in both.output
     missing = CliRunner().invoke(app, [*fit, "--scheduler-file", str(tmp_path / "none.json")])
     assert "none.json does not exist" in str(missing.exception)
     monkeypatch.setattr("terafactor.cli.cluster.CONNECT_SECONDS", 0.2)

@@ -133,7 +133,7 @@ def test_workers_pack_the_same_bytes(client, path, X, tmp_path):
     ours, theirs = pack(path, tmp_path / "a", block_rows=20), dask.pack(path, tmp_path / "b", block_rows=20)
     files = {file.relative_to(ours): file.read_bytes() for file in ours.rglob("*") if file.is_file()}
     assert files == {file.relative_to(theirs): file.read_bytes() for file in theirs.rglob("*") if file.is_file()}
-    with pytest.raises(DataError, match="is in memory here, so workers cannot read it"):
+    with pytest.raises(DataError, match="is in the memory of this process, so workers cannot read it"):
         dask.pack(X, tmp_path / "c")
 
 

@@ -72,6 +72,13 @@ def test_codecs_of_zarr_2_that_can_run_code_are_refused(tmp_path, other_codec, p
         open_source(tmp_path / "a.zarr").read(np.arange(3))
 
 
+def test_an_array_that_claims_trillions_of_rows_is_refused(tmp_path):
+    write_zarr(tmp_path / "a.zarr", zarr_format=2, chunks=(7, 9))
+    change_metadata(tmp_path / "a.zarr" / ".zarray", lambda document: document.update(shape=[2**44, 9]))
+    with pytest.raises(DataError, match=r"a\.zarr has 17,592,186,044,416 rows in chunks of 7.*at least 1,048,576 rows"):
+        open_source(tmp_path / "a.zarr").row_blocks(0)
+
+
 def test_codecs_of_open_zarr_arrays_are_checked_too(tmp_path, other_codec):
     import zarr
 
@@ -340,3 +347,106 @@ def test_damage_inside_headers_is_named(tmp_path):
     (tmp_path / "X.h5").write_bytes(content.replace(b"HEAP", b"H?AP"))
     with pytest.raises(DataError, match=r"X.h5"):
         open_source(f"{tmp_path}/X.h5")
+
+
+def rewrite_npz(path, **arrays):
+    with np.load(path) as found:
+        np.savez(path, **dict(found) | arrays)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("coo", {"shape": np.array([3.0, 3.0])}),
+        ("dia", {"format": np.array(True)}),
+        ("bsr", {"data": np.array(1.0)}),
+    ],
+)
+def test_arrays_that_make_no_sparse_matrix_are_refused(tmp_path, kind, change):
+    sparse.save_npz(tmp_path / "a.npz", sparse.eye_array(3, format=kind))
+    rewrite_npz(tmp_path / "a.npz", **change)
+    for read in (open_source, read_ratings):
+        with pytest.raises(DataError, match=r"a\.npz"):
+            read(tmp_path / "a.npz")
+
+
+def test_a_compressed_array_that_is_damaged_is_refused(tmp_path):
+    sparse.save_npz(tmp_path / "a.npz", sparse.csr_array(np.eye(30)))
+    content = bytearray((tmp_path / "a.npz").read_bytes())
+    start = content.index(b"indices.npy") + len("indices.npy")
+    content[start + 20 : start + 40] = b"\xff" * 20
+    (tmp_path / "a.npz").write_bytes(content)
+    with pytest.raises(DataError, match=r"a\.npz is not a sparse matrix"):
+        open_source(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("chunks", [[0, 9], [20, 0]])
+def test_chunks_of_zarr_without_rows_or_columns_are_refused(tmp_path, chunks):
+    write_zarr(tmp_path / "a.zarr", zarr_format=2)
+    change_metadata(tmp_path / "a.zarr" / ".zarray", lambda document: document.update(chunks=chunks))
+    with pytest.raises(DataError, match=r"a\.zarr"):
+        open_source(tmp_path / "a.zarr").read(np.arange(3))
+
+
+@pytest.mark.parametrize("part", [b"OHDR", b"FRHP", b"SNOD", b"TREE", b"HEAP"])
+@pytest.mark.parametrize("inside", ["X", "layers/counts"])
+def test_damage_inside_an_h5ad_file_is_named(tmp_path, part, inside):
+    h5py = pytest.importorskip("h5py")
+    write_h5ad(tmp_path / "a.h5ad", 5, 7)
+    with h5py.File(tmp_path / "a.h5ad", "a") as file:
+        file.copy("X", "layers/counts")
+    content = (tmp_path / "a.h5ad").read_bytes()
+    (tmp_path / "a.h5ad").write_bytes(content.replace(part, b"????"))
+    if part in content:
+        with pytest.raises((DataError, StorageError), match=r"a\.h5ad"):
+            open_source(f"{tmp_path}/a.h5ad::{inside}").read(np.arange(5))
+
+
+@pytest.mark.parametrize("metadata", ["no json", "[]", "null", '{"index_columns": 3}', "[" * 100_000])
+def test_metadata_of_pandas_that_cannot_be_read_are_refused(tmp_path, metadata):
+    polars = pytest.importorskip("polars")
+    polars.DataFrame(values()).write_parquet(tmp_path / "t.parquet", metadata={"pandas": metadata})
+    with pytest.raises(DataError, match=r"t\.parquet cannot be read as a table"):
+        open_source(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+@pytest.mark.parametrize("claim", [2**60, -7])
+def test_a_compressed_buffer_that_claims_too_much_is_refused(tmp_path, compression, claim):
+    """polars would end the process."""
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"a": np.zeros(1000), "b": np.arange(1000)})
+    frame.write_ipc(tmp_path / "t.arrow", compression=compression)
+    assert open_source(tmp_path / "t.arrow").read(np.arange(1000))[:, 1].tolist() == list(range(1000))
+    content = (tmp_path / "t.arrow").read_bytes()
+    size = (8000).to_bytes(8, "little")
+    assert content.count(size) >= 2
+    (tmp_path / "t.arrow").write_bytes(content.replace(size, claim.to_bytes(8, "little", signed=True)))
+    with pytest.raises(DataError, match=r"t\.arrow (would take|has a compressed buffer of)"):
+        open_source(tmp_path / "t.arrow")
+
+
+@pytest.mark.parametrize("cut", [0, 1, 11, 12, 100])
+def test_an_arrow_file_that_was_cut_is_refused(tmp_path, cut):
+    polars = pytest.importorskip("polars")
+    polars.DataFrame(values()).write_ipc(tmp_path / "t.arrow", compression="zstd")
+    content = (tmp_path / "t.arrow").read_bytes()
+    for damaged in (content[:cut], content[:cut] + content[len(content) - cut :]):
+        (tmp_path / "t.arrow").write_bytes(damaged)
+        with pytest.raises(DataError, match=r"t\.arrow"):
+            open_source(tmp_path / "t.arrow")
+
+
+@pytest.mark.parametrize("name", ["t.csv", "ratings.csv", "netflix/mv_0000001.txt"])
+def test_text_on_which_polars_panics_is_named(tmp_path, monkeypatch, name):
+    polars = pytest.importorskip("polars")
+    (tmp_path / "netflix").mkdir()
+    (tmp_path / name).write_text("1:\n1,5,2005-09-06\n" if "mv" in name else "user,item,rating\n1,2,3\n")
+
+    def panic(*arguments, **options):
+        raise polars.exceptions.PanicException("slice index starts at 1 but ends at 0")
+
+    monkeypatch.setattr(polars, "read_csv", panic)
+    path = tmp_path / name if "mv" not in name else tmp_path / "netflix"
+    with pytest.raises(DataError, match=name):
+        (open_source if name == "t.csv" else read_ratings)(path)

@@ -52,17 +52,17 @@ class TestGrey(PatchContract):
     images = (image(9, 11),)
 
 
-class TestGreyCentred(PatchContract):
+class TestGrayCentered(PatchContract):
     images = (image(9, 11),)
     center = True
     dtype = np.float64
 
 
-class TestColour(PatchContract):
+class TestColor(PatchContract):
     images = (image(7, 6, 3),)
 
 
-class TestColourCentred(PatchContract):
+class TestColorCentered(PatchContract):
     images = (image(7, 6, 3),)
     center = True
 
@@ -72,7 +72,7 @@ class TestSeveralSizes(PatchContract):
     center = True
 
 
-class TestSeveralSizesInColour(PatchContract):
+class TestSeveralSizesInColor(PatchContract):
     images = (image(5, 9, 2), image(8, 4, 2))
     dtype = np.float64
 
@@ -85,7 +85,7 @@ def test_any_numbers_make_an_image(dtype):
 
 
 @pytest.mark.parametrize("shape", [(20, 30), (20, 30, 3)])
-def test_centred_patches_have_no_mean(shape):
+def test_centered_patches_have_no_mean(shape):
     pixels = 1000 + np.random.default_rng(0).standard_normal(shape)
     source = PatchSource([pixels], (4, 5), dtype=np.float64)
     patches = source.read(np.arange(source.shape[0]))

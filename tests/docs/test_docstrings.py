@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import terafactor
@@ -17,10 +19,27 @@ HOME = Path(terafactor.__file__).parent
 PACKAGES = ["terafactor", *(f"terafactor.{path.parent.name}" for path in sorted(HOME.glob("*/__init__.py")))]
 PACKAGES.remove("terafactor.cli")  # its help pages are its documentation
 PACKAGES.append("terafactor.errors")
-NOT_VERBS = {"A", "An", "The", "This", "It", "There", "Whether", "Class", "Function", "Method"}
-ENDS_IN_S = {"Compress", "Pass", "Process", "Access"}
-SHAPE = r"\((?:\w[\w +*/]*,)+(?: ?\w[\w +*/,]*)?\)|float|number|shape"
+ROOT = Path(__file__).parents[2]
+VERBS = {
+    "Add", "Apply", "Build", "Call", "Check", "Complete", "Compute", "Convert", "Copy", "Create", "Decrease", "Do",
+    "Draw", "Encode", "Estimate", "Evaluate", "Fit", "Learn", "Load", "Log", "Make", "Open", "Plot", "Predict",
+    "Project", "Raise", "Read", "Recommend", "Release", "Replace", "Return", "Run", "Send", "Set", "Show", "Solve",
+    "Split", "Start", "Store", "Take", "Update", "Use", "Wait", "Write", "Yield",
+}  # fmt: skip
+"""Verbs that first lines of functions start with; extend the list if necessary."""
+SHAPE = r"\((?:\w[\w +*/]*,)+(?: ?\w[\w +*/,]*)?\)|float|shape"
 """A tuple such as (n, k) or (k,), or a remark on scalars."""
+ARRAY = r"\b(?:Array|ndarray|NDArray|Indices|Pixels)\b"
+ELSEWHERE = r":(?:meth|class|attr|func):|``(?:fit|transform)``"
+"""A reference to the docstring that has the shape."""
+EXAMPLE_LINE = re.compile(r"^\s*(?:>>>|\.\.\.) (.*)$", re.MULTILINE)
+PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+NOT_SHOWN = {
+    "get_params": "scikit-learn",
+    "set_params": "scikit-learn",
+    "write_viewers": "report(viewers=True) calls it",
+}
+"""Methods of estimators without an example, and the reason."""
 
 
 def public_objects() -> dict[str, Any]:
@@ -37,29 +56,54 @@ def public_objects() -> dict[str, Any]:
 OBJECTS = public_objects()
 
 
-def own_functions(owner: type) -> Iterator[tuple[str, Any, Callable[..., Any]]]:
-    """Yield the name, the attribute and the function of each public method and property that a class defines."""
-    for name, attribute in vars(owner).items():
-        function = getattr(attribute, "__func__", getattr(attribute, "fget", attribute))
-        if not name.startswith(("_", "test_")) and inspect.isfunction(function):
-            yield name, attribute, function
+def members(owner: type) -> Iterator[tuple[str, Any, Callable[..., Any]]]:
+    """Yield name, attribute and function of each public method and property, including those of our base classes."""
+    for name in dir(owner):
+        home = next((base for base in owner.__mro__ if name in vars(base)), object)
+        if name.startswith(("_", "test_")) or not home.__module__.startswith("terafactor"):
+            continue
+        attribute = vars(home)[name]
+        if isinstance(attribute, property):
+            function = attribute.fget
+        elif isinstance(attribute, functools.cached_property):
+            function = attribute.func
+        else:
+            function = getattr(attribute, "__func__", attribute)
+        if inspect.isfunction(function):
+            yield name, attribute, inspect.unwrap(function)
+
+
+def own_doc(value: Any) -> str:
+    """Return a docstring, not that of a base class: a class without one would show the example of another."""
+    return inspect.cleandoc(vars(value).get("__doc__") or "") if inspect.isclass(value) else inspect.getdoc(value) or ""
 
 
 def documented() -> Iterator[tuple[str, Any, str]]:
     """Yield the name, the object and the docstring, which methods may inherit, of everything public."""
     for name, value in OBJECTS.items():
-        yield name, value, inspect.getdoc(value) or ""
+        yield name, value, own_doc(value)
         if inspect.isclass(value):
-            for method, attribute, _ in own_functions(value):
-                yield f"{name}.{method}", attribute, inspect.getdoc(getattr(value, method)) or ""
+            for method, attribute, function in members(value):
+                text = inspect.getdoc(getattr(value, method)) or inspect.getdoc(function) or ""
+                yield f"{name}.{method}", attribute, text
 
 
 DOCUMENTED = list(documented())
 
 
 def is_imperative(line: str) -> bool:
-    first = line.split(" ")[0].rstrip(",;:.")
-    return first not in NOT_VERBS and first[:1].isupper() and (first in ENDS_IN_S or not first.endswith("s"))
+    return line.split(" ")[0].rstrip(",;:.") in VERBS
+
+
+def function_of(value: Any) -> Callable[..., Any] | None:
+    """Return the function of a method or property; None for a class."""
+    for name in ("fget", "func", "__func__"):
+        value = getattr(value, name, value)
+    return inspect.unwrap(value) if inspect.isfunction(value) else None
+
+
+def returns_array(function: Callable[..., Any]) -> bool:
+    return re.search(ARRAY, str(inspect.signature(function).return_annotation)) is not None
 
 
 def without_shape(function: Callable[..., Any], text: str) -> list[str]:
@@ -67,7 +111,7 @@ def without_shape(function: Callable[..., Any], text: str) -> list[str]:
     arrays = [
         name
         for name, parameter in inspect.signature(function).parameters.items()
-        if re.search(r"\b(Array|ndarray|NDArray)\b", str(parameter.annotation))
+        if re.search(ARRAY, str(parameter.annotation))
     ]
     return [name for name in arrays if not re.search(rf"\b{name}\b[^.]{{0,160}}?(?:{SHAPE})", text, re.DOTALL)]
 
@@ -87,7 +131,7 @@ def test_first_lines_of_functions_are_imperative() -> None:
     functions = {
         name: text.split("\n")[0]
         for name, value, text in DOCUMENTED
-        if not inspect.isclass(value) and not isinstance(value, property)
+        if not inspect.isclass(value) and not isinstance(value, property | functools.cached_property)
     }
     assert {name: line for name, line in functions.items() if not is_imperative(line)} == {}
 
@@ -96,15 +140,57 @@ def test_array_parameters_have_shapes() -> None:
     missing = {
         name: without_shape(function, text)
         for name, value, text in DOCUMENTED
-        if inspect.isfunction(function := inspect.unwrap(getattr(value, "__func__", value)))
+        if (function := function_of(value)) is not None
     }
     assert {name: parameters for name, parameters in missing.items() if parameters} == {}
+
+
+def test_returned_arrays_have_shapes() -> None:
+    arrays = {
+        name: text
+        for name, value, text in DOCUMENTED
+        if (function := function_of(value)) is not None and returns_array(function)
+    }
+    assert len(arrays) > 50
+    assert [name for name, text in arrays.items() if not re.search(f"{SHAPE}|{ELSEWHERE}", text)] == []
+
+
+def estimators() -> dict[str, type]:
+    return {name: value for name, value in OBJECTS.items() if hasattr(value, "fit") and hasattr(value, "get_params")}
+
+
+def test_methods_of_estimators_document_every_parameter() -> None:
+    missing = {}
+    for owner, estimator in estimators().items():
+        for method, _, function in members(estimator):
+            text = inspect.getdoc(getattr(estimator, method)) or ""
+            names = [] if method in NOT_SHOWN else list(inspect.signature(function).parameters)[1:]
+            missing[f"{owner}.{method}"] = [
+                name for name in names if name != "y" and not re.search(rf"\b{name}\b", text)
+            ]
+    assert len(missing) > 60
+    assert {name: parameters for name, parameters in missing.items() if parameters} == {}
+
+
+def test_examples_show_every_method_of_an_estimator() -> None:
+    """The examples of docstrings and of pages; tests run both."""
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    blocks = [block for page in pages for block in PYTHON_BLOCK.findall(page.read_text(encoding="utf-8"))]
+    code = "\n".join(blocks + [line for _, _, text in DOCUMENTED for line in EXAMPLE_LINE.findall(text)])
+    methods = {
+        method
+        for estimator in estimators().values()
+        for method, attribute, _ in members(estimator)
+        if inspect.isfunction(attribute) and method not in NOT_SHOWN
+    }
+    assert {"fit", "label", "recommend", "to_local"} <= methods
+    assert [name for name in sorted(methods) if not re.search(rf"(?:\.|\bdef ){name}\(", code)] == []
 
 
 def test_classes_and_functions_have_examples() -> None:
     """Doctests of the modules run them. One example shows all errors, in the module that defines them."""
     shown = {name: text for name, value, text in DOCUMENTED if name in OBJECTS and not is_error(value)}
-    assert [name for name, text in shown.items() if ">>> " not in text] == []
+    assert [name for name, text in shown.items() if ">>> " not in text or "+SKIP" in text] == []
     assert ">>> " in (terafactor.errors.__doc__ or "")
 
 
@@ -112,6 +198,38 @@ def is_error(value: Any) -> bool:
     return inspect.isclass(value) and issubclass(value, Exception)
 
 
-@pytest.mark.parametrize("line", ["A source.", "Returns the codes.", "Whether it is sparse.", "the codes"])
+@pytest.mark.parametrize(
+    "line", ["A source.", "Returns the codes.", "Whether it is sparse.", "the codes", "Mean of the codes.", ""]
+)
 def test_other_first_lines_are_found(line: str) -> None:
     assert not is_imperative(line)
+
+
+class Documented:
+    """A class.
+
+    Examples
+    --------
+    >>> 1 + 1
+    2
+    """
+
+    def inherited(self, values: np.ndarray) -> np.ndarray:
+        return values
+
+
+class Undocumented(Documented):
+    @functools.cached_property
+    def cached(self) -> int:
+        return 0
+
+
+def test_missing_docstrings_and_shapes_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Documented, "__module__", "terafactor.somewhere")
+    monkeypatch.setattr(Undocumented, "__module__", "terafactor.somewhere")
+    assert own_doc(Undocumented) == ""
+    assert [name for name, _, _ in members(Undocumented)] == ["cached", "inherited"]
+    assert without_shape(Documented.inherited, "Return the values.") == ["values"]
+    assert without_shape(Documented.inherited, "Return the number of values.") == ["values"]
+    assert without_shape(Documented.inherited, "Return values (n, k).") == []
+    assert returns_array(Documented.inherited)

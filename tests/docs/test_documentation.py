@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from packaging.requirements import Requirement
 from sklearn.decomposition import MiniBatchDictionaryLearning
 from typer.testing import CliRunner
 
@@ -241,6 +242,16 @@ def test_package_metadata_names_tested_versions_and_all_licenses() -> None:
     licenses = [path.relative_to(ROOT).as_posix() for path in (ROOT / "src").rglob("*LICENSE*")]
     assert sorted(project["license-files"]) == sorted(["LICENSE", *licenses])
     assert all((ROOT / path).is_file() for path in project["license-files"])
+
+
+def test_zarr_has_both_bounds() -> None:
+    """Before 3.1, zarr runs pickle codecs that a file names as it opens it; 3.1.3 is the oldest that was tried.
+
+    ``sources/zarr.py`` checks the codecs of an array that is open already, as it must know how versions list them.
+    """
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (zarr,) = (needed for needed in map(Requirement, project["dependencies"]) if needed.name == "zarr")
+    assert [version for version in ("3.0.10", "3.1.2", "4.0.0", "4.1") if version in zarr.specifier] == []
 
 
 class TestTheTests:

@@ -33,7 +33,20 @@ WORDS = {
     r"at\s+hand": "available",
     r"settled": "decided, fixed, converged",
     r"be it|of today(?!')|shall|thereof|wherein|whilst|amongst|upon": "the plain word",
-    r"\w*(?:colour|behaviour|neighbour)\w*|labell\w*|centre[sd]?": "American spelling",
+    r"hence|thence|whence|hereby|herein|therein|hitherto|henceforth": "so, here, then",
+    r"(?:that|which|who|what) (?:is|are) no": "is not a",
+    r"(?:in memory|is|are) here": "in this process",
+    r"must be there": "must exist, is required",
+    r"goes on": "continues",
+    r"in the place of": "instead of, replaces",
+    r"takes? over|took over": "replaces, copies",
+    r"in order to": "to",
+    r"utili[sz]\w*": "use",
+    r"e\.g\.|i\.e\.|etc\.|cf\.|w\.r\.t\.": "for example, that is, and so on, see, with respect to",
+    r"\w*(?:colour|behaviour|neighbour|labell|favour)\w*|centre[sd]?|towards|grey|learnt|artefacts?"
+    r"|\w*(?:modell|cancell|travell)(?:ed|ing)|analysed?|analysing|\w+isation\w*"
+    r"|\w*(?:minim|maxim|optim|initial|normal|standard|regular|factor|organ|summar|recogn|visual|vector|quant|random"
+    r"|serial|general|parallel)is(?:e[sd]?|ing)": ("American spelling"),
 }
 """Odd words as patterns, and what to write instead."""
 SAY_FOR_PASS = r"\bsay (?:--|[`'\"]|\w+=)"
@@ -84,6 +97,14 @@ def test_help_has_no_odd_words() -> None:
         'say "auto"',
         "say --drop",
         "the colour",
+        "unlabelled",
+        "minimises",
+        "initialisation",
+        "toward and towards",
+        "what is no run",
+        "X is in memory here",
+        "e.g. a file",
+        "the fit goes on",
     ],
 )
 def test_odd_words_are_found(text: str) -> None:
@@ -91,7 +112,18 @@ def test_odd_words_are_found(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["file.tell()", "besides", "the page says why", "does not say", "semicolon", "what handles"]
+    "text",
+    [
+        "file.tell()",
+        "besides",
+        "the page says why",
+        "does not say",
+        "semicolon",
+        "what handles",
+        "analyses",
+        "raised",
+        "labels",
+    ],
 )
 def test_plain_words_are_not_found(text: str) -> None:
     assert odd_words(text) == []

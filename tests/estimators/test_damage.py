@@ -3,6 +3,8 @@
 import contextlib
 import copy
 import itertools
+import os
+import signal
 import sys
 
 import numpy as np
@@ -12,6 +14,7 @@ from scipy import sparse
 from terafactor import MaskedDictionaryLearning, MatrixCompletion, RandomMasks
 from terafactor.errors import DataError
 from terafactor.solver.backends.threaded import ThreadedBackend
+from terafactor.training.signals import StopSignals
 
 OPERATIONS = ["gather", "correlate", "blend", "sweep", "scatter"]
 
@@ -67,11 +70,7 @@ LEARNERS = {
 
 @pytest.mark.parametrize("kind", LEARNERS)
 def test_memory_that_runs_out_at_any_allocation_leaves_the_model_as_it_was_or_unusable(X, monkeypatch, kind):
-    first, convert = LEARNERS[kind]
-    rows = convert(X)
-    first = copy.deepcopy(first).partial_fit(rows[:30])
-    encode = type(first).predict if kind.endswith("ratings") else type(first).transform
-    finished = copy.deepcopy(first).partial_fit(rows)
+    first, finished, rows, encode = before_and_after(X, kind)
     before, after = (as_array(encode(model, rows)) for model in (first, finished))
     outcomes = []
     for number in itertools.count():
@@ -92,6 +91,15 @@ def test_memory_that_runs_out_at_any_allocation_leaves_the_model_as_it_was_or_un
         outcomes.append("unchanged")
     assert len(outcomes) > 20
     assert "unchanged" in outcomes
+
+
+def before_and_after(X, kind):
+    """Return a learner before and after a ``partial_fit``, the rows of that, and the method that uses the model."""
+    learner, convert = LEARNERS[kind]
+    rows = convert(X)
+    first = copy.deepcopy(learner).partial_fit(rows[:30])
+    encode = type(first).predict if kind.endswith("ratings") else type(first).transform
+    return first, copy.deepcopy(first).partial_fit(rows), rows, encode
 
 
 def fail_at(number, patch):
@@ -121,28 +129,54 @@ class Interruption(BaseException):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # raised inside a destructor
-def test_an_exception_at_any_call_leaves_the_model_as_it_was_or_unusable(X):
-    first = MaskedDictionaryLearning(3, alpha=0.1, batch_size=30, random_state=0).partial_fit(X)
-    finished = copy.deepcopy(first).partial_fit(X)
+@pytest.mark.parametrize("kind", LEARNERS)
+def test_an_exception_at_any_call_leaves_the_model_as_it_was_or_unusable(X, kind):
+    first, finished, rows, encode = before_and_after(X, kind)
     outcomes = []
-    for call in range(1, 1500, 13):
+    for call in itertools.count(1, 29 if kind.endswith("ratings") else 13):
         model = copy.deepcopy(first)
-        if not interrupted_at(call, model.partial_fit, X):
-            continue
-        if not model._state.intact:
-            with pytest.raises(DataError, match="partial_fit failed while it was changing the model"):
-                model.transform(X)
-            outcomes.append("unusable")
-            continue
-        complete = model.n_steps_ == finished.n_steps_
-        np.testing.assert_array_equal(model.transform(X), (finished if complete else first).transform(X))
-        outcomes.append("complete" if complete else "unchanged")
-    assert outcomes.count("unusable") > 10
+        if not interrupted_at(call, model.partial_fit, rows):
+            break
+        outcomes.append(outcome(model, first, finished, lambda model: as_array(encode(model, rows))))
     assert outcomes.count("unchanged") > 10
+    assert kind.endswith("ratings") or outcomes.count("unusable") > 10  # ratings are learned from in a copy
+
+
+@pytest.mark.parametrize("kind", LEARNERS)
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c_leaves_the_model_complete_as_it_was_or_unusable(X, monkeypatch, python_handles_ctrl_c, kind, presses):
+    """The first Ctrl-C stops between two steps, the second at once. Without callbacks, states change in place."""
+    first, _, rows, encode = before_and_after(X, kind)
+
+    def press(signals, snapshot):
+        for _ in range(presses if snapshot.stopped_by is None else 0):
+            os.kill(os.getpid(), signal.SIGINT)
+        return signals.received is not None
+
+    model = copy.deepcopy(first)
+    with monkeypatch.context() as patch:
+        patch.setattr(StopSignals, "__call__", press)
+        with pytest.raises(KeyboardInterrupt):
+            model.partial_fit(rows)
+    stopped = copy.deepcopy(first).set_params(callbacks=[lambda snapshot: True]).partial_fit(rows)
+    found = outcome(model, first, stopped, lambda model: as_array(encode(model, rows)))
+    assert found == ("complete" if presses == 1 else "unchanged" if kind.endswith("ratings") else "unusable")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def outcome(model, before, after, use):
+    """Return what became of a model in a partial_fit that raised; fail if it is neither of the allowed ones."""
+    if not getattr(model._state, "intact", True):
+        with pytest.raises(DataError, match="partial_fit failed while it was changing the model"):
+            use(model)
+        return "unusable"
+    complete = model.n_steps_ == after.n_steps_
+    np.testing.assert_array_equal(use(model), use(after if complete else before))
+    return "complete" if complete else "unchanged"
 
 
 def interrupted_at(call, function, *arguments):
-    """Call a function, raise an Interruption at its n-th call of another one; return whether it came to that."""
+    """Call a function, raise an Interruption at its n-th call of another one; return whether there were as many."""
 
     def interrupt(frame, event, argument):
         nonlocal call
@@ -160,7 +194,7 @@ def interrupted_at(call, function, *arguments):
         return True
     finally:
         sys.setprofile(None)
-    return False
+    return call == 0  # then a destructor swallowed it
 
 
 def changes_process(frame):

@@ -224,6 +224,19 @@ class TestAdvice:
     def test_a_penalty_that_is_too_weak(self):
         self.warns("of the codes are nonzero: alpha=1e-06 is too small.*try alpha=", planted()[0], alpha=1e-6)
 
+    def test_auto_is_not_advised_to_who_has_it(self):
+        X, _ = make_planted(n_samples=400, n_features=60, n_atoms=5)
+        (text,) = self.warns("of the codes are nonzero", X, penalty="group-lasso:4")
+        assert "auto" not in text
+
+    def test_a_matrix_of_zeros(self):
+        assert len(self.warns("all values are zero in 50 rows of X", np.zeros((50, 8)), alpha=0.1)) == 1
+
+    def test_negative_values_in_non_negative_factors(self):
+        X = np.random.default_rng(0).standard_normal((200, 8))
+        self.warns(r"50 % of the squared values of X are of negative entries", X, positive_code=True,
+                   positive_dict=True)  # fmt: skip
+
     def test_atoms_that_nothing_uses(self):
         X = np.zeros((200, 6))
         X[:, 0] = np.random.default_rng(0).standard_normal(200)

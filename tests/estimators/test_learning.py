@@ -214,6 +214,24 @@ def test_inverse_transform_multiplies_codes_by_atoms(X):
     assert np.sum((X - rebuilt) ** 2) < 0.2 * np.sum(X**2)
 
 
+def test_sparse_codes_equal_dense_codes(X):
+    learner = MaskedDictionaryLearning(4, alpha=0.5, n_epochs=2, random_state=0).fit(X)
+    codes, stored = learner.transform(X), learner.transform(X, sparse=True)
+    assert stored.format == "csr"
+    assert stored.nnz == np.count_nonzero(codes) < codes.size
+    np.testing.assert_array_equal(stored.toarray(), codes)
+    np.testing.assert_allclose(learner.inverse_transform(stored), learner.inverse_transform(codes), rtol=1e-12)
+
+
+def test_atom_energy_sorts_atoms_by_use():
+    random = np.random.default_rng(0)
+    truth = np.kron(np.eye(4), np.full(6, 6**-0.5))
+    X = (random.standard_normal((600, 4)) * [1.0, 8.0, 2.0, 4.0]) @ truth
+    learner = MaskedDictionaryLearning(4, penalty="l2", alpha=1e-3, init=truth, n_epochs=5, random_state=0).fit(X)
+    best = np.abs(learner.components_ @ truth.T).argmax(axis=1)
+    assert best[np.argsort(-learner.atom_energy_)].tolist() == [1, 3, 2, 0]
+
+
 @pytest.mark.parametrize("constraint", ["l2", "l1"])
 @pytest.mark.parametrize("penalty", ["l1", "l2"])
 def test_statistics_do_not_matter_without_masks(X, penalty, constraint):

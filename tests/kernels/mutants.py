@@ -1,4 +1,4 @@
-"""Mutate the kernels and report which mutants tests/kernels does not notice. Run by hand; takes minutes.
+"""Mutate the kernels and report which mutants their tests do not notice. Run by hand; takes minutes.
 
     python tests/kernels/mutants.py [--per-kernel 3] [--jobs 1] [--only NAME ...]
 
@@ -25,7 +25,16 @@ from pathlib import Path
 from queue import Queue
 
 ROOT = Path(__file__).parents[2]
-KERNELS = Path("src/terafactor/kernels")
+KERNELS = [
+    path.relative_to(ROOT)
+    for folder in ("kernels", "problem/penalties", "problem/constraints")
+    for path in sorted((ROOT / "src/terafactor" / folder).glob("*.py"))
+]
+TESTS = [
+    path.relative_to(ROOT)
+    for folder, names in (("kernels", "test_*.py"), ("problem", "test_[ps]*.py"))  # others read docs/
+    for path in sorted((ROOT / "tests" / folder).glob(names))
+]
 SPEED_ONLY = {"prefetch_rows", "wait_for_all"}
 """Kernels whose mutants give the same results, or never end."""
 
@@ -48,8 +57,8 @@ class Mutant:
     kernel: str
     """Name of the kernel."""
 
-    file: str
-    """Name of the file in the folder of kernels."""
+    file: Path
+    """Path of the file in the repository."""
 
     source: str
     """The whole file, changed."""
@@ -101,9 +110,9 @@ def walk(node: ast.AST) -> Iterator[ast.AST]:
         yield from walk(child)
 
 
-def mutants_of(path: Path, per_kernel: int) -> Iterator[Mutant]:
+def mutants_of(file: Path, per_kernel: int) -> Iterator[Mutant]:
     """Yield mutants of a file, the same number for each kernel that has as many."""
-    tree = ast.parse(path.read_text())
+    tree = ast.parse((ROOT / file).read_text())
     for kernel in tree.body:
         if not isinstance(kernel, ast.FunctionDef) or kernel.name in SPEED_ONLY:
             continue
@@ -115,11 +124,11 @@ def mutants_of(path: Path, per_kernel: int) -> Iterator[Mutant]:
         chosen = random.Random(kernel.name).sample(every, min(per_kernel, len(every)))
         for node, change, new in chosen:
             # The transformer changes a tree in place: parse again, and find the same node by its place in the walk.
-            again = ast.parse(path.read_text())
+            again = ast.parse((ROOT / file).read_text())
             twin = next(t for t, n in zip(ast.walk(again), ast.walk(tree), strict=True) if n is node)
             source = ast.unparse(ast.fix_missing_locations(Replace(twin, new).visit(again)))
-            place = f"{path.name}:{node.lineno} {kernel.name}"
-            yield Mutant(f"{place}: {' '.join(change.split())[:90]}", kernel.name, path.name, source)
+            place = f"{file.name}:{node.lineno} {kernel.name}"
+            yield Mutant(f"{place}: {' '.join(change.split())[:90]}", kernel.name, file, source)
 
 
 RUN = f"""
@@ -136,8 +145,8 @@ sys.exit(failed)
 def calls() -> dict[str, set[str]]:
     """Return the kernels that each kernel calls, directly or through others, and itself."""
     found: dict[str, set[str]] = {}
-    for path in (ROOT / KERNELS).glob("*.py"):
-        for function in ast.parse(path.read_text()).body:
+    for file in KERNELS:
+        for function in ast.parse((ROOT / file).read_text()).body:
             if isinstance(function, ast.FunctionDef):
                 found[function.name] = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
     for _ in found:  # as long as the longest chain of calls
@@ -152,18 +161,18 @@ class Workshop:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         skip = shutil.ignore_patterns("__pycache__", "output", ".venv*")
-        for name in ("src", "tests/kernels"):
+        for name in ("src", "tests/kernels", "tests/problem"):
             shutil.copytree(ROOT / name, folder / name, ignore=skip)
         for name in ("pyproject.toml", "tests/conftest.py"):
             shutil.copy2(ROOT / name, folder / name)
         callees = calls()
         self.reached: dict[str, set[str]] = {}
         """Kernels that each file of tests runs."""
-        for path in sorted((folder / "tests/kernels").glob("test_*.py")):
-            if self.run(path.name):
-                raise SystemExit(f"{path.name} fails without a mutant:\n{(folder / 'log').read_text()}")
+        for path in TESTS:
+            if self.run(str(path)):
+                raise SystemExit(f"{path} fails without a mutant:\n{(folder / 'log').read_text()}")
             called = (folder / "log").read_text().split("called:")[-1].split()
-            self.reached[path.name] = set().union(*(callees.get(name, set()) for name in called))
+            self.reached[str(path)] = set().union(*(callees.get(name, set()) for name in called))
         os.rename(folder / "cache", folder / "compiled")
 
     def run(self, *names: str) -> bool:
@@ -173,7 +182,7 @@ class Workshop:
             "NUMBA_CACHE_DIR": str(self.folder / "cache"),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        command = [sys.executable, "-c", RUN, *(f"tests/kernels/{name}" for name in names)]
+        command = [sys.executable, "-c", RUN, *names]
         with open(self.folder / "log", "w") as log:
             done = subprocess.run(command, cwd=self.folder, env=environment, stdout=log, stderr=log, check=False)
         return done.returncode != 0
@@ -185,17 +194,17 @@ class Workshop:
         names = [name for name, kernels in self.reached.items() if mutant.kernel in kernels]
         if not names:
             return None
-        target = self.folder / KERNELS / mutant.file
+        target = self.folder / mutant.file
         target.write_text(mutant.source)
         try:
             if not self.run(*names):
                 return None
         finally:
-            shutil.copy2(ROOT / KERNELS / mutant.file, target)  # with its time, which Numba compares
+            shutil.copy2(ROOT / mutant.file, target)  # with its time, which Numba compares
         failed = [
             line.split()[1] for line in (self.folder / "log").read_text().splitlines() if line.startswith("FAILED")
         ]
-        return failed[0].removeprefix("tests/kernels/") if failed else "crash or timeout"
+        return failed[0].removeprefix("tests/") if failed else "crash or timeout"
 
 
 def main() -> None:
@@ -206,8 +215,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], help="parts of names of mutants")
     parser.add_argument("--list", action="store_true", help="print the mutants, run nothing")
     arguments = parser.parse_args()
-    files = sorted((ROOT / KERNELS).glob("*.py"))
-    mutants = [mutant for file in files for mutant in mutants_of(file, arguments.per_kernel)]
+    mutants = [mutant for file in KERNELS for mutant in mutants_of(file, arguments.per_kernel)]
     mutants = [m for m in mutants if not arguments.only or any(part in m.name for part in arguments.only)]
     if arguments.list:
         print(*(mutant.name for mutant in mutants), f"{len(mutants)} mutants", sep="\n")

@@ -81,3 +81,15 @@ def test_processes_that_start_together_keep_the_stamps_of_each_other(package, tm
     for name in files:
         (cache / name).write_text("")
     assert compiled(package, cache) == files
+
+
+def test_an_inner_block_announces_nothing(caplog):
+    @numba.njit
+    def triple(x):
+        return 3 * x
+
+    with caplog.at_level("WARNING"), jit.announcing_compilation("outside"):
+        with jit.announcing_compilation("inside"):
+            assert triple(2) == 6
+        assert caplog.messages == ["compiling kernels for outside, once on this machine ..."]
+    assert caplog.messages[1].startswith("compiled kernels for outside in ")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from terafactor.kernels.blas import address
-from terafactor.kernels.missing import PANEL, row_grams, split_missing
+from terafactor.kernels.missing import GRAM_PANEL, row_grams, split_missing
 from terafactor.kernels.statistics import ROUNDING
 
 
@@ -25,7 +25,7 @@ def test_missing_values_are_counted_and_set_to_zero(dtype, share):
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-2), (np.float64, 1e-10)])
-@pytest.mark.parametrize("n_features", [10, 2 * PANEL + 76])
+@pytest.mark.parametrize("n_features", [10, 2 * GRAM_PANEL + 76])
 def test_each_row_has_the_gram_matrix_of_its_features(dtype, tolerance, n_features):
     random, k = np.random.default_rng(0), 6
     features = random.standard_normal((n_features, k)).astype(dtype)

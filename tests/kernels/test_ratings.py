@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from terafactor._threads import Executor
+from terafactor._threads import Threads
 from terafactor.kernels.blas import address
 from terafactor.kernels.ranking import ITEMS_PER_TILE, predict_pairs, recommend_users
 from terafactor.kernels.rating_order import first_duplicate, sort_by_item, sort_by_user
@@ -40,9 +40,9 @@ def problem(k, lengths, dtype, seed=0):
 
 def lowered(mean, precision, noise, dtype):
     k = len(mean)
-    wide, pull, centre = (np.zeros(s, dtype) for s in ((row_width(k), row_width(k)), row_width(k), row_width(k)))
-    wide[:k, :k], pull[:k], centre[:k] = noise * precision, noise * precision @ mean, mean
-    return wide, pull, centre
+    wide, linear, center = (np.zeros(s, dtype) for s in ((row_width(k), row_width(k)), row_width(k), row_width(k)))
+    wide[:k, :k], linear[:k], center[:k] = noise * precision, noise * precision @ mean, mean
+    return wide, linear, center
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -187,7 +187,7 @@ def test_predictions_of_pairs():
 @pytest.mark.parametrize("lengths", [[1], [1000, 1, 1], [0, 0, 0, 7], [3] * 100])
 def test_threads_share_all_rows_and_none_twice(n_threads, lengths):
     starts, calls = np.concatenate([[0], np.cumsum(lengths)]), []
-    with Executor(n_threads) as executor:
-        split_by_ratings(lambda start, stop: calls.append((start, stop)), starts, executor)
+    with Threads(n_threads) as threads:
+        split_by_ratings(lambda start, stop: calls.append((start, stop)), starts, threads)
     rows = sorted(row for start, stop in calls for row in range(start, stop))
     assert rows == list(range(len(lengths)))

@@ -10,7 +10,7 @@ from terafactor.problem import Problem, SmoothBall
 from terafactor.problem.constraints.smooth_ball import laplacian
 from terafactor.solver import State
 from terafactor.solver.backends.numpy import NumpyBackend
-from terafactor.solver.learners.structured import update_by_constraint
+from terafactor.solver.updates import update_by_constraint
 
 
 def roughness(images):

@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from terafactor import MatrixCompletion, RatingTable, load_model
-from terafactor._threads import Executor
+from terafactor._threads import Threads
 from terafactor.datasets import make_ratings
 from terafactor.errors import DataError, ParameterError
 from terafactor.ratings import split_randomly
@@ -215,9 +215,9 @@ def test_answers_take_no_memory_that_grows_with_the_users(X):
     many = replace(many, user_biases=np.zeros(50_000, np.float32))
 
     def answers(model):
-        with Executor(1) as executor:
+        with Threads(1) as threads:
             return [
-                *model.predict(np.array([9, -1]), np.array([5, -1]), executor),
+                *model.predict(np.array([9, -1]), np.array([5, -1]), threads),
                 *model.codes_of(np.array([9, -1])).biases,
             ]
 
@@ -272,7 +272,7 @@ def test_items_that_are_alike_are_similar():
 
 
 @pytest.mark.parametrize("n", [0, -1, 1.5, "a", None])
-def test_how_mmean_items_must_be_a_number_of_them(X, n):
+def test_the_number_of_items_must_be_a_positive_integer(X, n):
     model = fitted(X, n_epochs=1)
     with pytest.raises(ParameterError, match=f"n must be an integer >= 1, got {n!r}"):
         model.recommend([3], n=n)
@@ -307,11 +307,11 @@ def test_constant_ratings(ratings, parameters, constant, caplog):
     model = fitted((users, items, np.full_like(values, constant)), n_epochs=2, clip=False, **parameters)
     predicted = model.predict((np.arange(120), np.arange(120) % 60))
     np.testing.assert_allclose(predicted, constant, rtol=1e-3, atol=1e-2)
-    assert f"all ratings are {constant:g}, and all predictions will be" in caplog.text
+    assert f"all ratings are {constant:g}, and so are all predictions" in caplog.text
 
 
 def test_no_rating_at_all_is_refused():
-    with pytest.raises(DataError, match="no rating among 4 users and 5 items"):
+    with pytest.raises(DataError, match="4 users and 5 items, but no rating: pass at least one"):
         MatrixCompletion().fit(sparse.csr_array((4, 5)))
 
 

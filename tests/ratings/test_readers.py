@@ -154,12 +154,12 @@ def test_a_bad_line_is_shown_as_it_is_written(tmp_path, record):
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("name", ["x.csv", "x.tsv"])
-def test_the_header_tells_the_separator(tmp_path, name, separator):
+def test_the_header_shows_the_separator(tmp_path, name, separator):
     header = separator.join(["userId", "movieId", "rating", "timestamp"])
     (tmp_path / name).write_text(text(separator, header))
     assert content(read_ratings(tmp_path / name)) == sorted(ROWS)
     (tmp_path / name).write_text(text(separator, header.replace("rating", '"rating"')) + f"1{separator}2{separator}x")
-    with pytest.raises(DataError, match="line 6: 3 fields, at least 4 are needed"):
+    with pytest.raises(DataError, match="line 6: 3 fields instead of at least 4"):
         read_ratings(tmp_path / name)
 
 
@@ -182,7 +182,9 @@ def test_times_may_be_dates(tmp_path):
 )
 def test_times_may_be_ignored(tmp_path, name, written):
     (tmp_path / name).write_text(written)
-    with pytest.raises(DataError, match=r"the time is .*\(columns={'time': ''}, on the command line --column time=,"):
+    with pytest.raises(
+        DataError, match=r"the time is .*\(pass columns={'time': ''}, on the command line --column time=,"
+    ):
         read_ratings(tmp_path / name)
     table = read_ratings(tmp_path / name, columns={"time": ""})
     assert content(table) == [(1, 10, 5.0, None), (2, 10, 4.0, None)]
@@ -226,14 +228,14 @@ def test_ids_with_leading_zeros_are_text(tmp_path):
     ("name", "bad", "line", "problem"),
     [
         ("ratings.dat", "1::20::five::3", 3, "the rating is not a finite number: '1::20::five::3'"),
-        ("ratings.dat", "1::20::5", 3, "3 fields, at least 4 are needed"),
+        ("ratings.dat", "1::20::5", 3, "3 fields instead of at least 4"),
         ("u.data", "\t20\t5\t3", 3, "the user is empty"),
         ("u.data", "2\t20\tnan\t3", 3, "the rating is not a finite number"),
-        ("u.data", "2\t20\t3\t3\t3\t3", 3, "6 fields, the first line has 4"),
+        ("u.data", "2\t20\t3\t3\t3\t3", 3, "6 fields, but the first line has 4"),
         ("ratings.csv", "2,20,inf,3", 4, "the rating is not a finite number"),
         ("ratings.csv", "2,20,1e39,3", 4, r"the rating is beyond the 3.4e\+38 that float32 holds"),
         ("ratings.csv", "2,20,,3", 4, "the rating is empty"),
-        ("ratings.csv", "garbage", 4, "1 fields, at least 4 are needed"),
+        ("ratings.csv", "garbage", 4, "1 fields instead of at least 4"),
     ],
 )
 def test_the_first_bad_line_is_named(tmp_path, name, bad, line, problem):
@@ -252,7 +254,7 @@ def test_the_first_bad_line_is_named(tmp_path, name, bad, line, problem):
 )
 def test_blank_lines_count_in_the_number_of_a_bad_one(tmp_path, name, written):
     (tmp_path / name).write_text(written)
-    with pytest.raises(DataError, match=f"{name}, line 4: 2 fields, at least 3 are needed"):
+    with pytest.raises(DataError, match=f"{name}, line 4: 2 fields instead of at least 3"):
         read_ratings(tmp_path / name)
 
 
@@ -323,7 +325,7 @@ def test_the_netflix_prize(tmp_path):
     assert [row[:2] for row in content(probe)] == [(7, 1), (8, 9)]
     assert [row[:2] for row in content(known)] == [(30, 1), (30, 2)]
     (tmp_path / "probe.txt").write_text("1:\n99\n")
-    with pytest.raises(DataError, match="lists customers or movies that have no rating"):
+    with pytest.raises(DataError, match="lists customers or movies without a rating"):
         split_probe(table, tmp_path)
 
 
@@ -497,3 +499,9 @@ def test_a_named_pipe_is_refused(tmp_path, name):
         read_ratings(tmp_path if name.startswith("combined") else tmp_path / name)
     with pytest.raises(DataError, match=f"{name} is not a regular file, but a pipe"):
         read_titles(tmp_path / name)
+
+
+def test_a_title_without_end_is_refused(tmp_path):
+    (tmp_path / "titles.csv").write_text('item,title\n1,"' + "x" * 200_000)
+    with pytest.raises(DataError, match=r"titles\.csv is not a table of ids and titles .*a quote that is not closed"):
+        read_titles(tmp_path / "titles.csv")

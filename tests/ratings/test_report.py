@@ -1,6 +1,7 @@
 """Reports of matrix completion."""
 
 import logging
+import re
 
 import pytest
 
@@ -15,7 +16,7 @@ def text(path):
 def test_report_shows_items_and_the_error(X, tmp_path):
     estimator = MatrixCompletion(3, random_state=0, n_epochs=2).fit(X)
     page = text(estimator.report(tmp_path / "out.html", X))
-    assert "What items differ in" in page
+    assert "How items differ" in page
     assert "MatrixCompletion" in page
 
 
@@ -33,5 +34,11 @@ def test_the_report_is_written_during_and_after_a_run(X, tmp_path, monkeypatch, 
     assert "report could not be written" not in caplog.text
     for page in (text(tmp_path / "run" / "report.html"), text(report_runs(tmp_path / "run"))):
         assert "RMSE on held-out ratings" in page
+        assert f"<dt>{stream} seen</dt>" in page
+        assert not re.search("<(dt|th)>(rows seen|features|rows)<", page)
+        assert "l1 / l2" not in page
         assert "finished" in page
         assert "neither use nor reconstruction" not in page  # rows of ratings are not shown, so none is missing
+    log = (tmp_path / "run" / "log.txt").read_text()
+    assert "RMSE on held-out ratings: " in log
+    assert "held-out objective" not in log

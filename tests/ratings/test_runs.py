@@ -4,6 +4,7 @@ import errno
 import json
 import logging
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,10 +13,13 @@ from typer.testing import CliRunner
 from terafactor import CheckpointPolicy, MatrixCompletion, RatingTable, load_model, train
 from terafactor.cli import main
 from terafactor.cli.app import app
-from terafactor.errors import RunInterruptedError
+from terafactor.errors import DataError, RunInterruptedError
 from terafactor.ratings.evaluation.evaluate import evaluate_model
+from terafactor.ratings.methods.prior import Prior
 from terafactor.ratings.table.holdout import hold_out_ratings
 from terafactor.runs import RunDirectory
+from terafactor.solver.state_dict import StateDict
+from terafactor.training.model_file import restore_estimator
 
 METHODS = [
     {},
@@ -185,7 +189,7 @@ def test_what_is_held_out_is_said_everywhere(run, tmp_path):
     offered = [line.split(",") for line in (tmp_path / "all.csv").read_text().splitlines()[1:]]
     assert not {(user, item) for user, item in pairs} & {(user, item) for user, _, item, *_ in offered}
     text = " ".join(run("fit", "--help")[1].replace("│", " ").split())
-    assert "Default: 5%, at most 100,000 ratings; 0 for none." in text
+    assert "0 for none; default: 5%, at most 100,000 ratings." in text
 
 
 @pytest.mark.usefixtures("files")
@@ -195,7 +199,7 @@ def test_titles_of_other_items_are_reported(run, tmp_path, caplog):
     assert "has a title" not in caplog.text
     (tmp_path / "others.csv").write_text("imdbId,movieId,title\n1001,tt7,Dune\n")
     assert run("recommend", "run", "--user", "42", "--titles", "others.csv")[0] == 0
-    assert "no item of the model has a title: its ids look like 1001, the ids of the titles like tt7" in caplog.text
+    assert "no item of the model has a title: its ids look like 1001, those of the titles like tt7" in caplog.text
 
 
 @pytest.mark.usefixtures("files")
@@ -358,7 +362,7 @@ def test_a_run_has_a_report_and_its_checkpoints_can_be_loaded(X, tmp_path):
     policy = CheckpointPolicy(steps=5)
     model = train(MatrixCompletion(3, random_state=0, n_epochs=2), X, tmp_path / "run", checkpoints=policy)
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
-    assert "What items differ in" in page
+    assert "How items differ" in page
     assert "RMSE on held-out ratings" in page
     assert report_runs(tmp_path / "run", path=tmp_path / "again.html").is_file()
 
@@ -436,3 +440,36 @@ def test_the_configuration_of_a_run_with_named_columns_starts_another(tmp_path):
         assert result.exit_code == 0, (result.output, result.exception)
     manifests = [(tmp_path / name / "model" / "manifest.json").read_bytes() for name in ("one", "two")]
     assert manifests[0] == manifests[1]
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "message"),
+    [
+        ("precision", lambda array: -array - np.eye(len(array)), "a precision that is not positive semidefinite"),
+        ("precision", lambda array: array + np.triu(np.ones_like(array), 1), "a precision that is not symmetric"),
+        ("precision", lambda array: array * np.nan, "NaN or infinity"),
+        ("precision", lambda array: array[:2, :2], "must have shape"),
+        ("square", lambda array: -array - 30 * np.eye(len(array)), "a covariance that is not positive semidefinite"),
+        ("square", lambda array: array + 1e300, "sums, or a number of rows"),
+        ("total", lambda array: array + 1e9, "a covariance that is not positive semidefinite"),
+        ("n_rows", lambda array: -1 - array, "a number of rows of -"),
+        ("mean", lambda array: array + 1e300, "sums, or a number of rows"),
+    ],
+)
+@pytest.mark.parametrize("owner", ["model.user_prior", "state.user_prior", "state.item_prior"])
+def test_a_prior_that_is_no_distribution_is_refused(X, owner, part, change, message):
+    artifact = MatrixCompletion(3, n_epochs=1, random_state=0, stream="items").fit(X)._task().artifact()
+    arrays = dict(artifact.state_dict.arrays)
+    arrays[f"{owner}.{part}"] = np.ascontiguousarray(change(arrays[f"{owner}.{part}"]))
+    hostile = replace(artifact, state_dict=StateDict(artifact.state_dict.numbers, arrays))
+    with pytest.raises(DataError, match=message):
+        restore_estimator(hostile)
+
+
+def test_a_prior_with_an_extreme_direction_is_refused():
+    """Rounding makes its covariance singular, though no single entry is impossible."""
+    prior = Prior.initial(np.zeros(3), learned=True, fixed=None)
+    prior.n_rows[:], prior.square = 1e3, 1e99 * np.ones((3, 3))
+    prior.check("user_prior")
+    with pytest.raises(DataError, match="a prior in the file has sums that no ratings give"):
+        prior.update(np.zeros((0, 3), np.float32), np.zeros((0, 3), np.float32), 1.0, learned=True, fixed=None)

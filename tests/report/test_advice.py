@@ -50,6 +50,7 @@ def unused():
         ({"components": np.vstack([np.eye(6, 30)[:5], np.eye(1, 30)])}, "nearly duplicate.*: 1.*n_components"),
         ({"components": np.full((6, 30), np.nan)}, "NaN"),
         ({"warnings": ["The scanner was off."]}, "The scanner was off."),
+        ({"sample": unused(), "advice": ["column 3 is too large"]}, r"^Column 3 is too large\. $"),
     ],
 )
 def test_each_notice_names_the_fault_and_the_remedy(changes, pattern):

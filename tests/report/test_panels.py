@@ -40,7 +40,7 @@ class TestAtomsAsPictures(PanelContract):
         return AtomsPanel(), make_report_context()
 
 
-class TestAtomsAsColourPictures(PanelContract):
+class TestAtomsAsColorPictures(PanelContract):
     def make(self):
         return AtomsPanel(), make_report_context(shape=(4, 4, 3))
 

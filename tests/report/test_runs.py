@@ -293,3 +293,17 @@ class TestCommand:
 
     def test_refuses_a_folder_that_is_not_there(self, tmp_path):
         assert self.invoke(tmp_path / "nowhere").exit_code == 2
+
+
+def test_the_page_repeats_the_warnings_of_the_fit_without_contradicting_them(tmp_path):
+    X = np.random.default_rng(0).standard_normal((400, 12))
+    X[:, 3] = 1000
+    np.save(tmp_path / "X.npy", X)
+    model = train(MaskedDictionaryLearning(10, random_state=0), tmp_path / "X.npy", tmp_path / "run")
+    pages = [tmp_path / "run" / "report.html", model.report(tmp_path / "fit.html", X)]
+    pages += [report_runs(tmp_path / "run", path=tmp_path / "again.html")]
+    for page in pages:
+        text = page.read_text()
+        assert "Column 3 holds 100.0 % of the squared values" in text
+        assert "Lower alpha" not in text
+        assert "Lower n_components" not in text

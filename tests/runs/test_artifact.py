@@ -1,11 +1,9 @@
 """The file format of models and checkpoints."""
 
-import contextlib
 import hashlib
 import json
 import os
 import random
-import time
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from terafactor.errors import DataError, ParameterError, StorageError, TerafactorError
+from terafactor.errors import DataError, ParameterError, StorageError
 from terafactor.runs.artifact import ARRAYS, MANIFEST, Artifact, _canonical, read_artifact, write_artifact
 from terafactor.solver.state_dict import StateDict
-
-FUZZ_TRIES, FUZZ_SECONDS = 1000, float(os.environ.get("TERAFACTOR_FUZZ_SECONDS", "0"))
-"""Damaged files to read, and for how many more seconds to continue."""
 
 
 def make(**arrays):
@@ -134,7 +129,7 @@ def resign(folder: Path, **changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"version": [2, 0]}, "format version 2.0, this terafactor reads 1.x"),
+        ({"version": [2, 0]}, "format version 2.0, but this version of terafactor reads 1.x"),
         ({"version": "1"}, "two integers"),
         ({"format": "else"}, "not a manifest of terafactor"),
         ({"kind": 3}, "kind of .* must be a string, got 3"),
@@ -151,6 +146,12 @@ def test_hostile_manifests_are_refused(written, changes, message):
     resign(folder, **changes)
     with pytest.raises(DataError, match=message):
         read_artifact(folder)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_who_may_read_the_folder_may_read_its_files(written):
+    folder, _ = written
+    assert {path.stat().st_mode & 0o666 for path in folder.iterdir()} == {folder.stat().st_mode & 0o666}
 
 
 def test_a_newer_minor_version_is_read(written):
@@ -172,7 +173,7 @@ def test_an_endless_manifest_is_not_read(written, monkeypatch):
     folder, _ = written
     with open(folder / MANIFEST, "r+b") as file:
         file.truncate(2**29)
-    with pytest.raises(DataError, match="more than any manifest"):
+    with pytest.raises(DataError, match="but a manifest has at most"):
         read_artifact(folder)
 
 
@@ -183,53 +184,3 @@ def test_a_read_only_place_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "mkdir", refuse)
     with pytest.raises(StorageError, match=r"cannot write .*model.*Permission denied"):
         write_artifact(make(x=np.zeros(1)), tmp_path / "model")
-
-
-def test_fuzzing_the_loader_finds_only_clear_errors(written):
-    """Whatever is in the files, reading them returns the artifact or raises a TerafactorError."""
-    folder, artifact = written
-    chance = random.Random(os.urandom(8).hex() if FUZZ_SECONDS else 0)
-    contents = {name: (folder / name).read_bytes() for name in (MANIFEST, ARRAYS)}
-    manifest = json.loads(contents[MANIFEST])
-    end, n_tries = time.monotonic() + FUZZ_SECONDS, 0
-    while n_tries < FUZZ_TRIES or time.monotonic() < end:
-        n_tries += 1
-        if chance.random() < 0.5:
-            resign(folder, **mutated(manifest, chance))
-        else:
-            name = chance.choice([MANIFEST, ARRAYS])
-            (folder / name).write_bytes(scrambled(contents[name], chance))
-        with contextlib.suppress(TerafactorError):
-            read_artifact(folder)
-        for name, content in contents.items():
-            (folder / name).write_bytes(content)
-    assert_same(read_artifact(folder), artifact)
-
-
-def scrambled(content: bytes, chance: random.Random) -> bytes:
-    damaged = bytearray(content)
-    for _ in range(chance.randint(1, 20)):
-        place = chance.randrange(len(damaged))
-        damaged[place : place + chance.randint(0, 4)] = chance.randbytes(chance.randint(0, 4))
-        if not damaged:
-            break
-    return bytes(damaged)
-
-
-def copy_of(value):
-    return json.loads(json.dumps(value))
-
-
-def mutated(manifest: dict, chance: random.Random) -> dict:
-    values = [None, 0, -1, 2**70, 1.5, "", "x", [], [1], {}, {"a": 1}, True, [[[]]], "float32", float("inf")]
-    copy = copy_of(manifest)
-    for _ in range(chance.randint(1, 3)):
-        place = copy
-        while True:
-            key = chance.choice(list(place)) if place else None
-            if key is None or not isinstance(place[key], dict) or not place[key] or chance.random() < 0.3:
-                break
-            place = place[key]
-        place[key or "new"] = copy_of(chance.choice(values))
-    copy.pop("sha256", None)
-    return copy

@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 import tomli_w
 from scipy import sparse
+from typer.testing import CliRunner
 
 from terafactor import (
     ElasticNet,
@@ -35,11 +36,12 @@ from terafactor import (
     train,
 )
 from terafactor._typing import is_number
+from terafactor.cli.app import app
 from terafactor.cli.fit import stored_estimator
 from terafactor.cli.inspect import describe
 from terafactor.data.packed import layout
-from terafactor.errors import TerafactorError
-from terafactor.runs import CheckpointPolicy, RunDirectory
+from terafactor.errors import ParameterError, TerafactorError
+from terafactor.runs import CheckpointPolicy, RunDirectory, directory
 from terafactor.runs.artifact import ARRAYS, MANIFEST, _canonical
 from terafactor.runs.checkpoint import newest
 from terafactor.runs.parameters import plain_parameters
@@ -228,6 +230,68 @@ def test_configuration(tmp_path, interrupted):
             continue
         with bounded(description):
             use(interrupted, tmp_path)
+
+
+@pytest.fixture
+def fit_options(tmp_path, monkeypatch):
+    """Return a function that gives options in a TOML file to ``terafactor fit``, which trains nothing."""
+    monkeypatch.setattr("terafactor.cli.fit.train_in_directory", lambda *arguments, **options: None)
+
+    def invoke(file):
+        line = ["fit", "X.npy", "--config", str(file), "--out", str(tmp_path / "run")]
+        result = CliRunner().invoke(app, line)
+        if result.exit_code == 2:
+            raise ParameterError(result.output)
+        if result.exception is not None:
+            raise result.exception
+
+    return invoke
+
+
+FLAT = {"components": 3, "batch-size": 10, "penalty": "l1", "columns": ["a"], "positive-dict": False, "n_epochs": 1}
+
+
+def test_options_in_a_file(tmp_path, interrupted, fit_options):
+    objects = {"penalty": {"type": "ElasticNet", "l1_ratio": 0.3}, "constraint": {"type": "NormBall", "norm": "l1"}}
+    config = interrupted.config()
+    for document in (FLAT, config | {"parameters": config["parameters"] | objects}):
+        for description, options in mutations(document, TRIES // 5):
+            with contextlib.suppress(TypeError, AttributeError, RecursionError):  # TOML has no null
+                (tmp_path / "options.toml").write_text(tomli_w.dumps(options))
+            with bounded(description):
+                fit_options(tmp_path / "options.toml")
+
+
+OPTIONS = {
+    "number for a table": b"parameters = 3",
+    "text for a table": b'holdout = "x"\n[parameters]',
+    "number for data": b"data = 1\n[parameters]",
+    "type": b"[parameters]\nalpha = {type = []}",
+    "brackets": b"x = " + b"[" * 10_000,
+    "no text": b"\xff\xfe",
+}
+
+
+@pytest.mark.parametrize("text", OPTIONS.values(), ids=OPTIONS)
+def test_texts_that_are_no_options(tmp_path, fit_options, text):
+    (tmp_path / "options.toml").write_bytes(text)
+    with pytest.raises(ParameterError):
+        fit_options(tmp_path / "options.toml")
+
+
+def test_options_in_a_large_file(tmp_path, fit_options):
+    with open(tmp_path / "options.toml", "wb") as file:
+        file.truncate(directory.MAX_CONFIG_BYTES + 1)
+    with pytest.raises(ParameterError, match="has at most"):
+        fit_options(tmp_path / "options.toml")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_options_in_a_pipe(tmp_path, fit_options):
+    os.mkfifo(tmp_path / "options.toml")
+    with pytest.raises(ParameterError, match="pipe, socket"):
+        fit_options(tmp_path / "options.toml")
 
 
 def test_metrics(tmp_path, interrupted):

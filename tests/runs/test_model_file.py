@@ -154,3 +154,8 @@ def test_a_reduction_that_no_fit_uses_is_refused(X, tmp_path, bad):
     resign(tmp_path / "model", numbers=numbers | {"reduction": bad})
     with pytest.raises(TerafactorError, match=r"reduction must be a number >= 1|invalid reduction in the file"):
         load_model(tmp_path / "model")
+
+
+def test_a_folder_that_does_not_exist_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"nope is not a model or checkpoint: it does not exist"):
+        load_model(tmp_path / "nope")

@@ -10,6 +10,7 @@ import sys
 import tomllib
 
 import numpy as np
+import polars
 import pytest
 from scipy import sparse
 
@@ -289,7 +290,7 @@ def test_a_signal_stops_the_run_with_a_checkpoint(X, tmp_path, name):
             os.kill(os.getpid(), getattr(signal, name))
 
     before = signal.getsignal(getattr(signal, name))
-    with pytest.raises(RunInterruptedError, match=rf"stopped by {name}; .*terafactor resume"):
+    with pytest.raises(RunInterruptedError, match=rf"stopped by {name} after step 13: .*terafactor resume"):
         train(estimator(callbacks=[send]), X, tmp_path / "run")
     assert signal.getsignal(getattr(signal, name)) == before
     log = (tmp_path / "run" / "log.txt").read_text()
@@ -413,7 +414,19 @@ def test_whole_blocks_and_records_are_held_out(X, tmp_path):
     np.testing.assert_array_equal(data.read(np.arange(70)), store.read(data.rows))
 
 
-def test_a_run_that_holds_nothing_out_says_so_and_why(X, tmp_path):
+@pytest.mark.parametrize("name", ["X.npy", "X.parquet"])
+def test_single_rows_of_a_small_block_are_held_out(X, tmp_path, name):
+    if name == "X.npy":
+        np.save(tmp_path / name, np.asfortranarray(X))
+    else:
+        polars.DataFrame(X).write_parquet(tmp_path / name)
+    model = train(estimator(), tmp_path / name, tmp_path / "run")
+    assert RunDirectory(tmp_path / "run").config()["holdout"]["rows"] == 4
+    assert model.history_[-1].objective is not None
+
+
+def test_a_run_that_holds_nothing_out_says_so_and_why(X, tmp_path, monkeypatch):
+    monkeypatch.setattr("terafactor.training.holdout.SMALL_BLOCK", X.nbytes - 1)
     np.save(tmp_path / "X.npy", np.asfortranarray(X))
     train(estimator(), tmp_path / "X.npy", tmp_path / "run")
     log = (tmp_path / "run" / "log.txt").read_text()

@@ -4,7 +4,6 @@ import pytest
 
 from terafactor.solver.backends import make_backend, use_backend
 from terafactor.solver.learners.batches import BatchLearner
-from terafactor.solver.learners.exact import ExactLearner
 
 
 @pytest.fixture(params=["threaded", "numpy"], autouse=True)
@@ -19,8 +18,8 @@ def advance(backend):
 
     def learn(state, batches, problem, options):
         with make_backend() as used:
-            learner = (ExactLearner if options.exact else BatchLearner)(problem, options, used)
-            state.set_order(learner.order or ("F" if options.masked else "C"))
+            learner = BatchLearner(problem, options, used)
+            state.set_order(learner.order)
             for batch in batches:
                 learner.advance(state, batch)
 

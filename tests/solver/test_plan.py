@@ -192,3 +192,11 @@ def test_a_step_is_timed_as_one_where_several_are_done_at_once(monkeypatch):
 
     monkeypatch.setattr(plan_module, "fit", steps_of_two_seconds)
     assert learner().plan(np.ones((40, 6), np.float32)).seconds_per_step == 2.0
+
+
+def test_steps_are_timed_with_the_alpha_of_the_fit(monkeypatch):
+    X, timed = np.random.default_rng(0).standard_normal((80, 30)), []
+    monkeypatch.setattr(plan_module, "_probe", lambda source, problem, options: timed.append(problem.alpha) or 1.0)
+    learner().plan(X)
+    assert timed == [learner().fit(X).alpha_]
+    assert timed[0] > 0

@@ -132,18 +132,23 @@ def test_atoms_whose_terms_cancel_are_moved_on_the_features(monkeypatch):
         sweep(*arguments)
 
     monkeypatch.setattr(SparseLearner, "sweep", counted)
-    learned = [
-        fit(
-            source, problem, SolverOptions(len(start), batch_size=20, n_epochs=2),
-            State.start(problem.constraint.project(start), problem, masked=False),
-        )
-        for source in (SparseSource(X), ArraySource(X.toarray()))
-    ]  # fmt: skip
+
+    def learned(source):
+        atoms = problem.constraint.project(start.astype(source.dtype))
+        options = SolverOptions(len(start), batch_size=20, n_epochs=2)
+        return fit(source, problem, options, State.start(atoms, problem, masked=False))
+
+    ours, plain = learned(SparseSource(X)), learned(ArraySource(X.toarray()))
     assert n_swept
-    assert learned[0].n_steps == learned[1].n_steps == 300
-    np.testing.assert_array_equal(learned[0].feature_counts, learned[1].feature_counts)
-    assert np.all(np.linalg.norm(learned[0].dictionary, axis=1) < 1 + 1e-5)
-    np.testing.assert_allclose(learned[0].dictionary, learned[1].dictionary, atol=5e-3)
+    assert ours.n_steps == plain.n_steps == 300
+    np.testing.assert_array_equal(ours.feature_counts, plain.feature_counts)
+    assert np.all(np.linalg.norm(ours.dictionary, axis=1) < 1 + 1e-5)
+    precise = X.astype(np.float64)
+    ours64, plain64 = learned(SparseSource(precise)), learned(ArraySource(precise.toarray()))
+    np.testing.assert_allclose(ours64.dictionary, plain64.dictionary, atol=1e-5)
+    # Rarely used atoms amplify rounding, by how much depends on the processor: compare with the error of plain steps.
+    rounding = np.abs(plain.dictionary - plain64.dictionary).max()
+    assert np.abs(ours.dictionary - plain.dictionary).max() < rounding / 3
 
 
 def test_threads_do_not_change_a_bit():

@@ -67,7 +67,7 @@ class TwiceLearner(BatchLearner):
         first = super().advance(state, data)
         state.n_batches -= 1  # the same batch once more
         second = super().advance(state, data)
-        return Evidence(second.rows, second.codes, 1, first.n_bytes, second.worst_rows)
+        return Evidence(1, first.n_bytes, second.worst_rows, second.rows, second.codes)
 
 
 def estimator(**parameters):

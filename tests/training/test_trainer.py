@@ -12,7 +12,8 @@ from terafactor import ArraySource, CheckpointPolicy, load_model, train
 from terafactor.data.views.rows import SelectedRows
 from terafactor.errors import DataError, RunInterruptedError
 from terafactor.report import Reporting
-from terafactor.solver.loop import Advance, run_loop
+from terafactor.solver.loop import run_loop
+from terafactor.solver.maintain import Evidence
 from terafactor.solver.state_dict import StateDict
 from terafactor.training import Task, Trainer
 from terafactor.training.journal import FitJournal
@@ -24,10 +25,11 @@ EVERY_STEP = CheckpointPolicy(seconds=None, steps=1)
 class MeanLearner:
     """Learns the mean row, a row per step."""
 
+    may_converge = False
     n_reseeded = 0
 
     def __init__(self, rows, state_dict=None):
-        self.rows = rows
+        self.rows, self.state = rows, self
         self.n_steps = self.n_samples = 0 if state_dict is None else state_dict.number("n_steps")
         self.mean = (
             np.zeros((1, rows.shape[1])) if state_dict is None else state_dict.array("mean", (1, None), float).copy()
@@ -37,7 +39,7 @@ class MeanLearner:
         for number in numbers:
             self.n_steps = self.n_samples = number + 1
             self.mean += (self.rows[number] - self.mean) / self.n_steps
-            yield Advance(1, self.rows[number].nbytes)
+            yield Evidence(1, self.rows[number].nbytes)
 
     def has_converged(self):
         return False

@@ -11,18 +11,20 @@ from terafactor.dictionary.advice import Advice
 from terafactor.problem import Problem
 
 FEW_VISITS = 10
-"""Steps per voxel below which we warn: of held-out variance, maps then explain a twentieth less or worse."""
+"""Warn below this number of steps per voxel: maps then explain at least 5 % less of the held-out variance."""
 
 SHRUNK = 0.5
-"""Share of the variance that maps explain, left by the ridge penalty, below which we warn."""
+"""Warn if the ridge penalty reduces the explained variance to less than this share of it."""
 
 ENERGY_SHARE = 0.3
-"""Suggested alpha over the squared norm of a map that is even on a k-th of the voxels: 2e-4 for 30 000 voxels, k=20."""
+"""Suggested alpha, divided by the squared norm of a map spread evenly over 1/k of the voxels: 2e-4 for 30 000 voxels
+and k=20."""
 
 GLOBAL_SHARE, GLOBAL_DOMINANCE = 0.1, 2.0
-"""Share of the variance explained by the global signal above which we warn, and its ratio to the next component: in
-simulated studies, networks correlate by 0.88 with maps at a share of 13 %, and by 0.96 if it is regressed out. Where a
-few networks are all there is, their mean explains much, but dominates nothing."""
+"""Warn if the global signal explains at least this share of the variance, and this many times as much as the next
+component. In simulated studies, maps correlate with networks by 0.88 at a share of 13 %, and by 0.96 if the global
+signal is regressed out. If the data consists of a few networks, their mean explains much, but not much more than the
+next component."""
 
 
 def atlas_advice(
@@ -35,7 +37,7 @@ def atlas_advice(
     n_visits: float,
     n_epochs: float,
 ) -> list[Advice]:
-    """Return what a user should know about a fit that has ended.
+    """Return warnings about a finished fit.
 
     Parameters
     ----------
@@ -73,7 +75,7 @@ def _too_many_maps(n_components: int, n_volumes: int) -> list[Advice]:
     return [
         Advice(
             f"n_components={n_components} maps were learned from {count(n_volumes)} volumes, which have no more than "
-            f"{count(n_volumes)} independent patterns: lower n_components, or add images"
+            f"{count(n_volumes)} independent patterns: reduce n_components, or add images"
         )
     ]
 
@@ -84,7 +86,7 @@ def _few_visits(n_visits: float, n_epochs: float) -> list[Advice]:
     return [
         Advice(
             f"each voxel was used in {number(n_visits)} steps, too few for the maps to converge: "
-            f"n_epochs={number(n_epochs)} or None, the default, makes enough"
+            f"pass n_epochs={number(n_epochs)} or None, the default"
         )
     ]
 

@@ -64,7 +64,7 @@ class CiftiMasker(TransformerMixin, BaseEstimator):
         """Read the grayordinates or parcels from the mask, or from an image without one."""
         mask = nibabel().load(self.mask_img) if isinstance(self.mask_img, str | os.PathLike) else self.mask_img
         if mask is None and imgs is None:
-            raise DataError("CiftiMasker needs a mask_img, or an image in fit")
+            raise DataError("CiftiMasker has no mask_img and fit got no image: pass one of them")
         self.axis_ = _brain_axis(imgs if mask is None else mask)
         self.mask_ = np.ones(len(self.axis_), bool) if mask is None else np.asarray(mask.dataobj)[0] != 0
         self.n_elements_ = int(self.mask_.sum())
@@ -76,7 +76,7 @@ class CiftiMasker(TransformerMixin, BaseEstimator):
         return self.transform_single_imgs(imgs, confounds, sample_mask)
 
     def transform_single_imgs(self, imgs: Any, confounds: Any = None, sample_mask: Any = None) -> Array:
-        """Return the cleaned series (n, p) of one image; nilearn's maskers have this name, too."""
+        """Return the cleaned series (n, p) of one image, under the name that nilearn's maskers use."""
         values = np.asarray(imgs.dataobj, np.float32)[:, self.mask_]
         cleaning = {name: value for name, value in self.get_params().items() if name != "mask_img"}
         cleaned = nilearn("signal").clean(

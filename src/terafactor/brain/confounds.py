@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from terafactor._typing import Indices
+from terafactor._typing import Array, Indices
 from terafactor.brain.kinds import check_readable, name_of
-from terafactor.data.sources.formats import require
+from terafactor.data.sources.formats import READER_ERRORS, require
 from terafactor.errors import DataError
 
 logger = logging.getLogger("terafactor")
@@ -30,7 +30,7 @@ NON_STEADY_COLUMNS = re.compile(r"non_steady_state_outlier\d+")
 """Columns that mark volumes before the steady state, which "auto" drops."""
 
 IMAGE_ENTITIES = re.compile(r"_(space|cohort|res|den|hemi|desc)-[A-Za-z0-9]+|_(bold|boldref)?\.[a-z.]+$|_bold$")
-"""Parts of the name of an image that the name of its table does not have."""
+"""Parts of the name of an image that are absent from the name of its table."""
 
 MAX_NAMES = 5
 """Number of images that a warning names."""
@@ -50,7 +50,7 @@ class Confounds:
     """Volumes to keep; None keeps all."""
 
     global_signal: bool = False
-    """Whether to regress out the mean over voxels, too."""
+    """Whether to regress out the mean over voxels as well."""
 
     def length(self, n_volumes: int) -> int:
         """Return how many of ``n_volumes`` are kept."""
@@ -83,11 +83,11 @@ def resolve_confounds(confounds: Any, images: Sequence[Any], *, global_signal: b
     Parameters
     ----------
     confounds : None, False, "auto", or sequence with an entry per image
-        None and False are no confounds. "auto" reads head motion and slow drifts from the table of fMRIPrep in the
+        None and False mean no confounds. "auto" reads head motion and slow drifts from the table of fMRIPrep in the
         folder of each image. An entry is a path, an array, a data frame, or None for no confounds.
     images : sequence of paths or images
     global_signal : bool
-        Whether the mean over voxels is a confound of each image, too.
+        Whether the mean over voxels is also a confound of each image.
     """
     if confounds_setting(confounds) is None:
         return [Confounds(global_signal=global_signal)] * len(images)
@@ -105,7 +105,7 @@ def resolve_confounds(confounds: Any, images: Sequence[Any], *, global_signal: b
     missing = [name_of(image, number) for number, image in enumerate(images) if found[number].values is None]
     if missing:
         shown = ", ".join(missing[:MAX_NAMES]) + (", ..." if len(missing) > MAX_NAMES else "")
-        logger.warning("no confounds for %d image(s), cleaned without confounds: %s", len(missing), shown)
+        logger.warning("no confounds for %d image(s), which are cleaned without: %s", len(missing), shown)
     return [replace(entry, global_signal=global_signal) for entry in found]
 
 
@@ -138,13 +138,27 @@ def _read_table(path: Path) -> Confounds:
     """Return the motion and the drifts in a table; missing values, such as those of the first row, become zero."""
     check_readable(path)
     pandas = require("pandas", extra="brain", purpose="reading confounds")
-    table = pandas.read_csv(path, sep="\t", na_values="n/a")
+    try:
+        table = pandas.read_csv(path, sep="\t", na_values="n/a")
+    except READER_ERRORS as error:
+        raise DataError(f"{path} is not a table of confounds separated by tabs: {error}; write it again") from error
     columns = [column for column in table if AUTO_COLUMNS.fullmatch(column)]
     if not columns:
         raise DataError(
-            f"{path} has neither motion (trans_x, ...) nor drifts (cosine00, ...), but {list(table)}: "
+            f"{path} has no columns for motion (trans_x, ...) or drifts (cosine00, ...), only {list(table)}: "
             "pass the confounds of each image instead of 'auto'"
         )
-    outliers = table[[column for column in table if NON_STEADY_COLUMNS.fullmatch(column)]].to_numpy().any(axis=1)
-    sample_mask = np.flatnonzero(~outliers) if outliers.any() else None
-    return Confounds(table[columns].fillna(0).to_numpy(np.float64), sample_mask)
+    outliers = [column for column in table if NON_STEADY_COLUMNS.fullmatch(column)]
+    kept = ~_numbers(table[outliers], path).any(axis=1)
+    return Confounds(_numbers(table[columns], path), None if kept.all() else np.flatnonzero(kept))
+
+
+def _numbers(table: Any, path: Path) -> Array:
+    """Return columns of a table as numbers, missing ones as zero; raise DataError for text or infinity."""
+    try:
+        numbers = table.fillna(0).to_numpy(np.float64)
+    except READER_ERRORS as error:
+        raise DataError(f"{path} has confounds that are not numbers: {error}; correct or remove them") from error
+    if not np.isfinite(numbers).all():
+        raise DataError(f"{path} has infinite confounds: correct or remove them")
+    return numbers

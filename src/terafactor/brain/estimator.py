@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 import terafactor
 from terafactor import solver
 from terafactor._checks import check_new
+from terafactor._durable import durable_path, write_durably
 from terafactor._threads import resolve_threads
 from terafactor._typing import Array
 from terafactor.brain import maps
@@ -197,14 +198,14 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
         y : ignored
         confounds : None, "auto", or sequence with an entry per image
             Series to regress out: paths, arrays or data frames, or None for an image without confounds. "auto" reads
-            head motion and slow drifts from the tables of fMRIPrep in the folders of the images, here and for the new
+            head motion and slow drifts from the tables of fMRIPrep in the folders of the images, also for the new
             images of :meth:`transform`, :meth:`score` and :meth:`objective`.
         """
         Trainer(self._task()).fit({"images": imgs, "confounds": confounds})
         return self
 
     def fit_transform(self, imgs: Any, y: Any = None, confounds: Any = None) -> list[Array]:
-        """Learn the maps, and return their series in the same images, with the same confounds."""
+        """Call :meth:`fit`, and return the :meth:`transform` of the same ``imgs`` with the same ``confounds``."""
         images = find_images(imgs)
         return self.fit(images, confounds=confounds).transform(images, confounds=confounds)
 
@@ -226,7 +227,7 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
         return [codes[record.start : record.stop] for record in source.records]
 
     def inverse_transform(self, loadings: Sequence[Array]) -> list[Any]:
-        """Return the image reconstructed from each of ``loadings``, arrays (n_volumes, n_components) in a list."""
+        """Return one image per array in the list ``loadings``, of shape (n_volumes, n_components) each."""
         check_is_fitted(self, "components_")
         if not isinstance(loadings, list | tuple):
             raise DataTypeError(f"loadings must be a list of arrays, one per image, got {type(loadings).__name__}")
@@ -235,7 +236,7 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
     def score(self, imgs: Any, y: Any = None, confounds: Any = None, per_component: bool = False) -> Any:
         """Return the share of the variance of images that the maps explain by least squares.
 
-        ``DictLearning.score`` returns less: it fits a constant along with the maps, and counts it as unexplained.
+        ``DictLearning.score`` is lower: it also fits a constant, and counts what the constant explains as unexplained.
 
         Parameters
         ----------
@@ -250,7 +251,13 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
         return maps.explained_variance(series, self.components_, per_component=per_component)
 
     def objective(self, imgs: Any, confounds: Any = None) -> float:
-        """Return the mean over volumes of ``min over a of 1/2 |x - a D|^2 + alpha / 2 |a|^2``."""
+        """Return the mean over volumes of ``min over a of 1/2 |x - a D|^2 + alpha / 2 |a|^2``.
+
+        Parameters
+        ----------
+        imgs, confounds
+            As in :meth:`transform`.
+        """
         source = self._fitted_source(imgs, confounds)
         return solver.objective(source, self.components_, self._problem(), resolve_threads(self.n_threads))
 
@@ -309,8 +316,9 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
             check_new(path, overwrite=overwrite)
         stem.parent.mkdir(parents=True, exist_ok=True)
         for path, image in files.items():
-            image.to_filename(path)
-        sidecar.write_text(json.dumps(self._description(), indent=1) + "\n")
+            with durable_path(path) as temporary:
+                image.to_filename(temporary)
+        write_durably(sidecar, (json.dumps(self._description(), indent=1) + "\n").encode())
         return [*files, sidecar]
 
     @property
@@ -319,7 +327,7 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
         return self._progress(getattr(self, "history_", ()))
 
     def _progress(self, history: Sequence[Evaluation]) -> str:
-        few_steps = hasattr(self, "n_steps_") and self._n_visits < FEW_VISITS  # the objective may be flat too early
+        few_steps = hasattr(self, "n_steps_") and self._n_visits < FEW_VISITS  # it may be flat before maps converge
         return "" if few_steps else self._learner._progress(history)
 
     @property

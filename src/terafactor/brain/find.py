@@ -23,7 +23,7 @@ PATTERNS = ("*_bold.nii.gz", "*_bold.nii", "*_bold.dtseries.nii", "*_bold.ptseri
 HEMISPHERE = re.compile(r"hemi-[LR][^/]*\.gii(\.gz)?$")
 """Names of the files of one hemisphere."""
 
-SPACE = re.compile(r"_(space|cohort|res|den)-[A-Za-z0-9]+")
+SPACE_ENTITY = re.compile(r"_(space|cohort|res|den)-[A-Za-z0-9]+")
 """Parts of a name that define the space of an image."""
 
 
@@ -36,7 +36,7 @@ def find_images(inputs: Any) -> list[Any]:
     """
     found = _without_second_hemispheres(list(_expand(inputs)))
     if not found:
-        raise DataError("no images: got an empty list")
+        raise DataError("no images: got an empty list; pass paths, a glob or a folder of BIDS derivatives")
     return found
 
 
@@ -71,7 +71,7 @@ def _expand_path(path: str) -> list[str]:
 
 
 def _series_in(folder: Path) -> list[str]:
-    """Return the preprocessed series in a BIDS folder, or all series if none is marked so, in one space."""
+    """Return the series in a BIDS folder, only preprocessed ones if there are any; refuse series in several spaces."""
     found, unreadable = [], list[str]()
     for root, _, names in os.walk(folder, onerror=lambda error: unreadable.append(error.filename)):
         matching = {name for pattern in PATTERNS for name in fnmatch.filter(names, pattern)}
@@ -83,7 +83,7 @@ def _series_in(folder: Path) -> list[str]:
     _warn_skipped(unreadable)
     found.sort()
     found = [path for path in found if "_desc-preproc_" in path] or found
-    spaces = sorted({"".join(match[0] for match in SPACE.finditer(Path(path).name)) for path in found})
+    spaces = sorted({"".join(match[0] for match in SPACE_ENTITY.finditer(Path(path).name)) for path in found})
     if len(spaces) > 1:
         raise DataError(
             f"{folder} has series in several spaces ({', '.join(spaces)}): select one with a glob, "
@@ -93,7 +93,7 @@ def _series_in(folder: Path) -> list[str]:
 
 
 def _unreadable_folders(pattern: str) -> list[str]:
-    """Return the folders that a glob leads to, but that it may not list or enter."""
+    """Return the folders matched by a glob that cannot be listed or entered."""
     parts, found = Path(pattern).parts, set[str]()
     for depth in range(1, len(parts)):
         needed = os.R_OK if glob.has_magic(parts[depth]) else os.X_OK
@@ -114,7 +114,7 @@ def _without_permission(folders: list[str]) -> str:
 
 
 def _without_second_hemispheres(inputs: list[Any]) -> list[Any]:
-    """Return the inputs with one file per pair of hemispheres, the first, since opening it reads both."""
+    """Return the inputs without the second file of each pair of hemispheres: opening the first reads both."""
     kept: list[Any] = []
     covered: set[Path] = set()
     for given in inputs:

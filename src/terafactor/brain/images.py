@@ -55,7 +55,8 @@ def open_images(kind: ImageKind, inputs: Sequence[Any], mask: Any) -> list[Any]:
 def check_space(kind: ImageKind, inputs: Sequence[Any], images: Sequence[Any], reference: Any, name: str) -> None:
     """Raise DataError for an image in another space than the reference, which errors call ``name``."""
     for number, (given, image) in enumerate(zip(inputs, images, strict=True)):
-        difference = kind.mismatch(image, reference)
+        with _naming_image(name_of(given, number)):
+            difference = kind.mismatch(image, reference)
         if difference is not None:
             raise DataError(
                 f"{name_of(given, number)} {difference} as in {name}: bring all images to one space, "
@@ -81,7 +82,7 @@ class ImagesSource(MatrixSource):
         Number of masked images kept in memory: 1, or one more than the threads that read.
     """
 
-    in_memory = True  # a visit reads whole rows, and then serves them from memory
+    in_memory = True  # whole rows are read once per visit and then cached
     checked = True  # reading an image checks that its values are finite
     whole_records = True
 
@@ -138,7 +139,7 @@ class ImagesSource(MatrixSource):
         return values
 
     def _thread_series(self, record: int) -> Array:
-        """Return a series, held by this thread until it reads another record, whatever the cache drops."""
+        """Return a series, kept for this thread until it reads another record, even if the cache drops it."""
         if getattr(self._thread, "record", None) != record:
             self._thread.record, self._thread.series = record, self.series(record)
         return self._thread.series
@@ -210,7 +211,7 @@ class ImagesSource(MatrixSource):
     @cached_property
     def _preparation(self) -> str:
         """Digest of the mask and the cleaning."""
-        # ``runs`` changes the cleaning, but model files do not hold it: it belongs to the images of the fit.
+        # ``runs`` changes the cleaning, but is not in model files: it belongs to the images of the fit.
         runs = np.asarray(getattr(self.masker, "runs", None)).tolist()
         cleaning = {"masker": type(self.masker).__name__, "runs": runs, **masker_options(self.masker)}
         digest = hashlib.sha256(json.dumps(cleaning, sort_keys=True, default=repr).encode())
@@ -242,7 +243,7 @@ class ImagesSource(MatrixSource):
                     signal = self._plain_masker.transform_single_imgs(image).mean(axis=1, keepdims=True)
                     values = [signal] if values is None else [values, signal]
                 series = self.masker.transform_single_imgs(image, confounds=values, sample_mask=confounds.sample_mask)
-        except (ValueError, TypeError) as error:
+        except read_errors() as error:
             raise DataError(f"{name} cannot be masked and cleaned: {error}") from error
         series = np.ascontiguousarray(np.atleast_2d(series), self.dtype)
         check_finite(series, f"{name}, masked and cleaned,", about_nan=MUST_BE_FINITE)
@@ -303,7 +304,7 @@ WITHOUT_WARNINGS = _IgnoredWarnings()
 
 @contextlib.contextmanager
 def _naming_image(name: str) -> Iterator[None]:
-    """Turn exceptions raised on reading an image into a DataError with its name."""
+    """Convert exceptions raised while reading an image to a DataError that names it."""
     try:
         yield
     except read_errors() as error:
@@ -314,7 +315,7 @@ def _naming_image(name: str) -> Iterator[None]:
 
 
 def _file_digest(path: Path) -> bytes:
-    """Return a digest of the name, the size and some blocks of a file; a .gz file needs two, as it ends with a CRC."""
+    """Return a digest of the name, the size and some blocks of a file; .gz files, which end in a CRC, need two."""
     size, n_blocks = path.stat().st_size, 2 if path.suffix == ".gz" else N_DIGEST_BLOCKS
     digest = hashlib.sha256(f"{path.name} {size}".encode())
     with open(path, "rb") as file:

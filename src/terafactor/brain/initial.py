@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import linalg
 
-from terafactor._threads import Executor
+from terafactor._threads import Threads
 from terafactor._typing import Array
 from terafactor.data import BatchStream, MatrixSource
 from terafactor.data.masks import masks_of
@@ -13,7 +13,7 @@ from terafactor.problem import NormBall
 from terafactor.solver.fit import initial_atoms
 
 ROWS_PER_MAP = 30
-"""Volumes per map: with a third less, some networks of simulated studies are not found."""
+"""Volumes per map: with 20, some networks of simulated studies are not found."""
 
 MAX_INITIAL_VALUES = 2**27
 """Largest number of values to read: half a gigabyte."""
@@ -52,7 +52,7 @@ def initial_maps(
     sampled = _subsample_features(rows)
     if not sampled.any():  # constant images: start from noise
         return initial_atoms(rows[:n_components], n_components, constraint, seed)
-    with Executor():  # holds BLAS to one thread: the same bits on any number of cores
+    with Threads():  # limits BLAS to one thread: the same bits on any number of cores
         maps = _sparse_combinations(sampled, COMPONENTS_PER_MAP * n_components)[:n_components] @ rows
     return initial_atoms(_largest_entries(maps), n_components, constraint, seed)
 

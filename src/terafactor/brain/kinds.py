@@ -1,10 +1,9 @@
-"""Kinds of brain images, and what the package needs to know about each."""
+"""Kinds of brain images, and the interface that each implements."""
 
 from __future__ import annotations
 
 import os
 import re
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -12,10 +11,11 @@ from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from xml.parsers.expat import ExpatError
 
 from terafactor._checks import check_regular
 from terafactor._typing import Array
-from terafactor.data.sources.formats import require
+from terafactor.data.sources.formats import READER_ERRORS, require
 from terafactor.errors import DataError, DataTypeError
 from terafactor.solver.state_dict import StateDict
 
@@ -73,13 +73,13 @@ class ImageKind(ABC):
 
     @abstractmethod
     def mismatch(self, image: Any, reference: Any) -> str | None:
-        """Return how the space of an image differs from that of a reference, as a predicate; None if it does not."""
+        """Return how the space of an image differs from that of a reference, as a predicate; None if they are equal."""
 
     def volumes(self, masker: Any, rows: Array) -> tuple[Array, Array] | None:
         """Return rows (n, p) as volumes to draw in slices, and the voxel sizes in mm (3,); None if there are none.
 
-        Volumes (x, y, z, n) run from left to right, back to front and bottom to top, in whatever order the images are
-        stored, and are zero outside the mask.
+        The axes of volumes (x, y, z, n) run from left to right, back to front and bottom to top, whatever the order in
+        the files. Values outside the mask are zero.
         """
         return None
 
@@ -158,7 +158,7 @@ def name_of(given: Any, number: int | None = None) -> str:
 
 
 def check_readable(path: str | os.PathLike[str]) -> None:
-    """Raise DataError for a file that cannot be opened, on which indexed_gzip, under nibabel, crashes, or a pipe."""
+    """Raise DataError for a pipe or a file that cannot be opened: indexed_gzip, used by nibabel, crashes on these."""
     try:
         check_regular(os.fspath(path))
         with open(path, "rb"):
@@ -185,4 +185,5 @@ def nilearn(module: str) -> Any:
 def read_errors() -> tuple[type[Exception], ...]:
     """Return the exceptions raised on files that are damaged, in another space or not images."""
     not_an_image, bad_header = nibabel().filebasedimages.ImageFileError, nibabel().spatialimages.HeaderDataError
-    return not_an_image, bad_header, AttributeError, ValueError, TypeError, OSError, EOFError, zlib.error
+    bad_axes = nibabel().cifti2.cifti2.Cifti2HeaderError
+    return not_an_image, bad_header, bad_axes, ExpatError, OSError, *READER_ERRORS

@@ -72,9 +72,9 @@ def explained_variance(parts: Iterable[Array], maps: Array, *, per_component: bo
 
 
 def global_signal_shares(rows: Array) -> tuple[float, float]:
-    """Return the shares of the squared norm of rows (n, p) explained by their mean over features, and then by one more.
+    """Return the shares of the squared norm of rows (n, p) explained by the mean over features and the next component.
 
-    The second is that of the first principal component of what the mean leaves; both are 0 for rows of mean zero.
+    The next component is the first principal component of the residual. Both shares are 0 for rows of mean zero.
     """
     signal = rows.mean(axis=1, dtype=np.float64)
     energy = float(signal @ signal)
@@ -98,7 +98,7 @@ def labels_by_overlap(maps: Array, atlas: Array, names: Mapping[int, str]) -> li
     names : mapping from number to name
     """
     if not names:
-        return [("unlabelled", 0.0)] * len(maps)
+        return [("unlabeled", 0.0)] * len(maps)
     inside = outlines(maps).astype(np.float64)
     numbers = np.array(sorted(names))
     regions = (atlas[np.newaxis] == numbers[:, np.newaxis]).astype(np.float64)
@@ -107,7 +107,7 @@ def labels_by_overlap(maps: Array, atlas: Array, names: Mapping[int, str]) -> li
     dice = np.divide(overlap, sizes, out=np.zeros_like(overlap), where=sizes > 0)
     best = dice.argmax(axis=1)
     return [
-        (names[int(numbers[region])] if dice[row, region] > 0 else "unlabelled", float(dice[row, region]))
+        (names[int(numbers[region])] if dice[row, region] > 0 else "unlabeled", float(dice[row, region]))
         for row, region in enumerate(best)
     ]
 

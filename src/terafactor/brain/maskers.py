@@ -1,4 +1,4 @@
-"""Maskers: how the options of a user, the headers of images and model files become a fitted nilearn masker."""
+"""Build fitted nilearn maskers from options, image headers or model files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLEANING = {"standardize": "zscore_sample", "detrend": True}
 NEUTRAL_OPTIONS = (
     "memory", "memory_level", "verbose", "n_jobs", "reports", "cmap", "mask_img", "mask_args", "runs",
 )  # fmt: skip
-"""Options of maskers that do not change the output of a fitted one; model files do not hold them."""
+"""Options that do not change the output of a fitted masker; they are not in model files."""
 
 MAX_WIDTH = 1000.0
 """Largest width of smoothing in a model file, in millimeters: the memory of a filter grows with it."""
@@ -43,8 +43,8 @@ SAVED_OPTIONS: Mapping[str, Sequence[type]] = {
     "target_affine": (list,),
     "target_shape": (list,),
 }
-"""Options of maskers that a model file may hold, with the types of their values other than None. Others could make
-nilearn run code: with ``memory``, it loads pickles from a folder that the author of the file chooses."""
+"""Options of maskers allowed in a model file, with the types of their values other than None. Others could make
+nilearn run code: ``memory``, for example, loads pickles from a folder that the author of the file chooses."""
 
 CLEAN_ARGS = re.compile(r"filter|ensure_finite|extrapolate|butterworth__\w+")
 """Entries of ``clean_args`` that a model file may hold, with plain values."""
@@ -89,7 +89,7 @@ def _check_options(masker: Any, options: Mapping[str, Any]) -> None:
     if unknown:
         raise ParameterError(
             f"{', '.join(unknown)} is neither a parameter of BrainDictionaryLearning nor an option of "
-            f"{type(masker).__name__}, which has {', '.join(sorted(known))}"
+            f"{type(masker).__name__}: use one of {', '.join(sorted(known))}"
         )
 
 
@@ -99,18 +99,29 @@ def _set_repetition_time(kind: ImageKind, masker: Any, images: Sequence[Any]) ->
     filters = [name for name in ("low_pass", "high_pass") if options.get(name) is not None]
     if not filters or options.get("t_r") is not None:
         return
-    times = {kind.repetition_time(image) for image in images}
+    times = {_repetition_time(kind, image, number) for number, image in enumerate(images)}
     if len(times) > 1 or None in times:
         found = ", ".join("no time" if time is None else f"{time:g} s" for time in sorted(times, key=str))
         raise ParameterError(
-            f"{' and '.join(filters)} needs one time between volumes, and the headers of the images have {found}: "
-            "pass t_r=2 (--set t_r=2) for 2 seconds"
+            f"{' and '.join(filters)} needs one time between volumes, but the headers of the images have {found}: "
+            "set it, for example t_r=2 (--set t_r=2) for 2 seconds"
         )
     masker.set_params(t_r=times.pop())
 
 
+def _repetition_time(kind: ImageKind, image: Any, number: int) -> float | None:
+    """Return the seconds between the volumes of an image; raise DataError for a damaged header."""
+    try:
+        return kind.repetition_time(image)
+    except read_errors() as error:
+        raise DataError(
+            f"the header of {name_of(image, number)} has no valid time between volumes ({error}): pass t_r=2 "
+            "(--set t_r=2) for 2 seconds"
+        ) from error
+
+
 def _explain_failure(kind: ImageKind, masker: Any, images: Sequence[Any], error: Exception) -> str:
-    """Return an error message that names the image from which no mask can be computed, or the given mask."""
+    """Return an error message that names the image that gives no mask, or the given mask."""
     for number, image in enumerate(images) if masker.get_params(deep=False).get("mask_img") is None else ():
         try:
             kind.fit_masker(masker, [image])
@@ -140,7 +151,7 @@ def saved_options(masker: Any) -> dict[str, Any]:
 
 
 def describe_masker(kind: ImageKind, masker: Any) -> dict[str, Any] | None:
-    """Return the arguments of :func:`open_masker` for a fitted masker; None for one of a class of the user."""
+    """Return the arguments of :func:`open_masker` for a fitted masker; None for a user-defined class."""
     if not isinstance(kind.new_masker(None, {}), type(masker)):
         return None
     runs = getattr(masker, "runs", None)

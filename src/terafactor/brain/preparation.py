@@ -1,4 +1,4 @@
-"""From the images of a user to the matrix that a fit reads: find, mask, clean, and pack them once."""
+"""Turn images into the matrix that a fit reads: find, mask, clean and pack them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from terafactor._threads import Executor
+from terafactor._threads import Threads
 from terafactor.brain.confounds import resolve_confounds
 from terafactor.brain.find import find_images
 from terafactor.brain.images import WITHOUT_WARNINGS, ImagesSource, check_space, open_images
@@ -102,7 +102,7 @@ def packed_images(
 
 
 def stored_images(source: ImagesSource, store: Any) -> MatrixSource:
-    """Return the rows of a source from a packed store if it holds them, else the source; write nothing."""
+    """Return the rows of a source from a packed store if it holds them, otherwise the source; write nothing."""
     if not store or not os.path.lexists(store):
         return source
     packed = _open_store(Path(store))
@@ -129,6 +129,6 @@ def _reuse_or_pack(source: ImagesSource, store: Path, block_rows: int, n_threads
 
 def _pack(source: ImagesSource, store: Path, block_rows: int, n_threads: int, show: bool) -> None:
     logger.info("masking and packing %d images into %s", len(source.records), store)
-    # Threads work on images, and BLAS is held to one thread: its bits would depend on the number of threads.
-    with Executor(), RowsProgress("masking and packing", source.shape[0]) as progress:
+    # Threads process images; BLAS is limited to one thread, because its last bits depend on the number of threads.
+    with Threads(), RowsProgress("masking and packing", source.shape[0]) as progress:
         pack(source, store, block_rows=block_rows, n_threads=n_threads, progress=progress if show else None)

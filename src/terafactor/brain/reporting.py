@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from terafactor import solver
+from terafactor._durable import write_durably
 from terafactor._threads import resolve_threads
 from terafactor._typing import Array
 from terafactor.brain.kinds import ImageKind
 from terafactor.brain.panels import AtlasPanel, SeriesPanel, SparsityPanel
 from terafactor.data import MatrixSource
 from terafactor.data.views.rows import SelectedRows, whole_records
-from terafactor.errors import DataError
+from terafactor.errors import DataError, StorageError
 from terafactor.problem import Problem
 from terafactor.report import Panel, ReportContext, Reporting, RowSample
 from terafactor.report.sample import sample_rows
@@ -71,19 +73,20 @@ class AtlasReporting(Reporting):
     def write_viewers(self, folder: str | Path) -> list[Path]:
         """Write an interactive page for each map to ``folder/maps``, and return the paths."""
         pages = Path(folder) / PAGES
+        if pages.is_symlink():
+            raise StorageError(OSError(errno.ELOOP, "it is a symbolic link"), pages)
         written = []
         for number, row in enumerate(self.components_):
             page = self._kind.viewer(self.masker_, row, self.background_, f"map {number}")
             if page is None:
                 return []
-            pages.mkdir(parents=True, exist_ok=True)
             written.append(pages / _page_name(number))
-            written[-1].write_text(page, encoding="utf-8")
+            write_durably(written[-1], page.encode())
         self._link(Path(folder))
         return written
 
     def _link(self, directory: Path) -> None:
-        """Make reports in a directory link to the pages of single maps, if all exist."""
+        """Link the reports in a directory to the pages of single maps, if all of these exist."""
         pages = [f"{PAGES}/{_page_name(number)}" for number in range(len(self.components_))]
         self._pages = pages if all((directory / page).is_file() for page in pages) else []
 

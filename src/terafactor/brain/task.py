@@ -1,4 +1,4 @@
-"""The training of an atlas: reading images around the training of a dictionary."""
+"""The training of an atlas: read and pack images, then learn a dictionary."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from terafactor.data.masks import masks_of
 from terafactor.dictionary import MaskedDictionaryLearning
 from terafactor.dictionary.parameters import options_of, problem_of
 from terafactor.dictionary.task import DictionaryTask
-from terafactor.errors import DataError, ParameterError
+from terafactor.errors import DataError, ParameterError, TerafactorError
 from terafactor.solver.callbacks import Callback, Evaluation
 from terafactor.solver.fit import initial_atoms
 from terafactor.solver.loop import RunningFit
@@ -39,8 +39,8 @@ MIN_VISITS = 30
 """Default number of steps that use each voxel: with fewer, masked statistics are far from full ones."""
 
 MIN_STEPS = 150
-"""Default number of steps: with 30 steps on all voxels, maps explain less of held-out images than with 300 steps on
-a tenth of them; with 150, more."""
+"""Default number of steps. With 30 steps on all voxels, maps explain less of held-out images than with 300 steps on a
+tenth of the voxels; with 150 steps, they explain more."""
 
 
 class AtlasTask(Task):
@@ -69,7 +69,7 @@ class AtlasTask(Task):
             images, confounds, model.mask, model._masker_options(),
             resample=model.resample, global_signal=model.global_signal, n_threads=n_threads,
         )  # fmt: skip
-        problem_of(learner)  # raise on invalid parameters before hours of packing
+        problem_of(learner)  # refuse invalid parameters before packing, which may take hours
         options_of(learner, source)
         return source
 
@@ -104,7 +104,7 @@ class AtlasTask(Task):
         model._learner = learner
 
     def _default_epochs(self, data: MatrixSource, seed: int) -> int:
-        """Return the fewest passes with ``MIN_STEPS`` steps and ``MIN_VISITS`` steps that use each voxel."""
+        """Return the fewest passes that make ``MIN_STEPS`` steps and use each voxel in ``MIN_VISITS`` of them."""
         model = self.estimator
         masks = masks_of(data, model.reduction, seed)
         stream = BatchStream(data, model.batch_size, masks, seed, whole_rows=False)
@@ -131,17 +131,18 @@ class AtlasTask(Task):
         self._set_maps()
 
     def review(self, data: MatrixSource) -> list[Any]:
-        """Return warnings about the maps, or about the images."""
-        begun, model = self.inner.setup, self.estimator
-        sample = cast(MatrixSource, begun.sample)  # only partial_fit has none
+        """Return warnings about the maps, or about constant images."""
+        setup, model = self.inner.setup, self.estimator
+        sample = cast(MatrixSource, setup.sample)  # only partial_fit has none
+        rows, general = sample.read(np.arange(sample.shape[0])), self.inner.review(data)
         found = atlas_advice(
-            sample.read(np.arange(sample.shape[0])), model.components_, begun.problem,
+            rows, model.components_, setup.problem,
             regressed=model.global_signal is not None,
             n_volumes=data.shape[0],
             n_visits=model._n_visits,
-            n_epochs=self._default_epochs(data, begun.options.seed),
+            n_epochs=self._default_epochs(data, setup.options.seed),
         )  # fmt: skip
-        return [*self.inner.review(data), *found]
+        return [*(general if rows.any() else []), *found]
 
     def _set_maps(self) -> None:
         """Set the learned attributes, with the maps sorted and mostly positive."""
@@ -171,7 +172,14 @@ class AtlasTask(Task):
         model, brain = self.estimator, state_dict.section("brain")
         model._kind = kind_named(brain.number("kind", str))
         options = check_saved_options(brain.number("options", dict), model._kind)
-        model.masker_ = model._kind.restore_masker(brain, options)
+        try:
+            model.masker_ = model._kind.restore_masker(brain, options)
+        except TerafactorError:
+            raise
+        except read_errors() as error:
+            raise DataError(
+                f"invalid mask in the model file: {error}; it was not written by terafactor, or was changed"
+            ) from error
         model.mask_img_ = model.masker_.mask_img_
         model.background_ = None
         if "background" in brain.arrays:
@@ -194,7 +202,7 @@ class AtlasTask(Task):
         history: Sequence[Evaluation],
         atoms: Array | None = None,
     ) -> None:
-        """Write the report of a run and, at its end, the maps; update the pages of single maps if there are any."""
+        """Write the report of a run and, at its end, the maps; update existing pages of single maps."""
         model = self.estimator
         if atoms is None:
             model.save_maps(directory / "maps", overwrite=True)

@@ -19,9 +19,9 @@ MAX_MASK_IMAGES = 20
 """Largest number of images from which a mask is computed."""
 
 N_FIRST_VOLUMES = 5
-"""Volumes of an image from which masks and backgrounds are computed: the first, so that little is decompressed."""
+"""Number of first volumes of an image from which masks and backgrounds are computed: few need to be decompressed."""
 
-SECONDS = {"sec": 1.0, "msec": 1e-3, "usec": 1e-6}
+SECONDS_PER_UNIT = {"sec": 1.0, "msec": 1e-3, "usec": 1e-6}
 """Seconds per unit of time, by the names in headers."""
 
 
@@ -45,9 +45,9 @@ class Volumes(ImageKind):
 
     def repetition_time(self, image: Any) -> float | None:
         units = getattr(image.header, "get_xyzt_units", lambda: ("unknown", "unknown"))()[1]
-        if units not in SECONDS:  # programs that do not know the time write 1, without a unit
+        if units not in SECONDS_PER_UNIT:  # programs that do not know the time write 1, without a unit
             return None
-        time = round(float(image.header.get_zooms()[3]) * SECONDS[units], 6)  # stored as a 32-bit float
+        time = round(float(image.header.get_zooms()[3]) * SECONDS_PER_UNIT[units], 6)  # stored as a 32-bit float
         return time if time > 0 else None
 
     def load(self, image: Any) -> tuple[Any, int]:

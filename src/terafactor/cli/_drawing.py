@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from terafactor._durable import open_durably
 from terafactor._typing import Array
 
 DPI = 150
@@ -78,7 +79,7 @@ def draw_atoms(panels: Sequence[AtomsPanel], title: str, path: Path, *, panel_pi
         draw_panel(figure.add_axes(box), panel, picture)
     note = "Sorted by use on held-out patches, most used first; each atom is rescaled to the full range of colors."
     figure.text(margin / total_width, 20 / total_height, note, size=9, color=GRAY)
-    figure.savefig(path)
+    save_figure(figure, path)
     return path
 
 
@@ -107,8 +108,14 @@ def draw_curves(curves: Sequence[Curve], note: str, path: Path) -> Path:
     axes.grid(color="#DDDDDD", linewidth=0.8)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(framealpha=1, edgecolor="none")
-    figure.savefig(path)
+    save_figure(figure, path)
     return path
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Write a figure as a PNG file."""
+    with open_durably(path) as file:
+        figure.savefig(file, format="png")
 
 
 def new_figure(width: float, height: float, **options: Any) -> Any:

@@ -24,10 +24,12 @@ from terafactor.cli import plan as plan_command
 from terafactor.cli import ratings as ratings_command
 from terafactor.cli import report as report_command
 from terafactor.cli import transform as transform_command
+from terafactor.cli.messages import Commands
 from terafactor.errors import DataError, DataTypeError, RunInterruptedError, StorageError, TerafactorError
 
 app = typer.Typer(
     name="terafactor",
+    cls=Commands,
     help="Factorize matrices too large to read in full.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -99,7 +101,8 @@ app.add_typer(ratings_command.app)
 def main() -> None:
     """Run the command line and exit.
 
-    Exit codes: 0 success, 1 internal error, 2 invalid usage, 3 invalid data, 4 interrupted with a checkpoint.
+    Exit codes: 0 success, 1 internal error, 2 invalid usage, 3 invalid data, 4 interrupted with a checkpoint, 130
+    interrupted by Ctrl-C without one.
     """
     if logging.lastResort is not None:  # prints warnings that are logged outside a run
         logging.lastResort.setFormatter(ConsoleFormatter())

@@ -33,7 +33,7 @@ FIT_EXAMPLE = (
 TRANSFORM_EXAMPLE = "Example: terafactor brain transform atlas/ run.nii.gz --out series.tsv"
 REPORT_EXAMPLE = "Example: terafactor brain report atlas/ --labels regions.nii.gz --names regions.txt"
 
-NAMES_HELP = "Names of its regions, one per line, starting with region 1; by default their numbers."
+NAMES_HELP = "Names of the regions, one per line, from region 1 on; default: their numbers."
 
 Images = Annotated[
     list[str], typer.Argument(metavar="IMAGES...", help="Files, quoted globs or folders of BIDS derivatives.")
@@ -42,19 +42,20 @@ Confounds = Annotated[
     str | None,
     typer.Option(
         metavar="auto|GLOB",
-        help="auto: the tables of fMRIPrep; or tables in the order of the images.",
+        help="auto: tables of fMRIPrep; GLOB: tables in the order of the images.",
         rich_help_panel=IMAGES,
     ),
 ]
 NewConfounds = Annotated[
-    str | None, typer.Option(metavar="auto|none|FILE", help="By default as in the fit.", rich_help_panel=IMAGES)
+    str | None,
+    typer.Option(metavar="auto|none|FILE", help="Confounds; default: as in the fit.", rich_help_panel=IMAGES),
 ]
 Cleaning = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="OPTION=VALUE",
-        help="Option of nilearn's masker: standardize=psc, high_pass=0.01.",
+        help="Set an option of nilearn's masker, such as high_pass=0.01.",
         rich_help_panel=IMAGES,
     ),
 ]
@@ -72,10 +73,15 @@ def fit(
     cluster: Values,
     confounds: Confounds = None,
     smoothing: Annotated[
-        float | None, typer.Option(metavar="MM", help="Width (FWHM) of the smoothing, in mm.", rich_help_panel=IMAGES)
+        float | None,
+        typer.Option(
+            metavar="MM", help="Width (FWHM) of the smoothing in mm; default: 4 for volumes.", rich_help_panel=IMAGES
+        ),
     ] = None,
     cleaning: Cleaning = None,
-    store: Annotated[Path | None, typer.Option(help="Packed store, reused if it exists; by default OUT/store.")] = None,
+    store: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Packed store, reused if it exists; default: OUT/store.")
+    ] = None,
     no_pack: Annotated[bool, typer.Option("--no-pack", help="Do not pack; read each image once per pass.")] = False,
     holdout: Holdout = None,
     viewers: Annotated[
@@ -98,8 +104,8 @@ def fit(
 @app.command(epilog=TRANSFORM_EXAMPLE)
 def transform(
     model: Model,
-    image: Annotated[str, typer.Argument(help="One image.")],
-    out: Annotated[Path, typer.Option(help="Table of time series to write, .tsv; must not exist.")],
+    image: Annotated[str, typer.Argument(metavar="IMAGE", help="One image.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Table of time series to write, .tsv; must not exist.")],
     confounds: NewConfounds = None,
     resample: Resample = False,
     threads: Threads = None,
@@ -107,7 +113,7 @@ def transform(
     """Write the time series of the maps in an image: one line per volume, one column per map."""
     import numpy as np
 
-    from terafactor._durable import storage_errors
+    from terafactor._durable import durable_path
     from terafactor.errors import ParameterError
 
     check_absent(out)
@@ -119,15 +125,17 @@ def transform(
         estimator.set_params(resample=True)
     (series,) = estimator.transform(data["images"], confounds=False if confounds == "none" else data["confounds"])
     header = "\t".join(f"map_{number:03d}" for number in range(series.shape[1]))
-    with storage_errors(out):
-        np.savetxt(out, series, fmt="%.6g", delimiter="\t", header=header, comments="")
+    with durable_path(out) as temporary:
+        np.savetxt(temporary, series, fmt="%.6g", delimiter="\t", header=header, comments="")
     typer.echo(f"wrote the time series of {series.shape[1]} maps in {series.shape[0]:,} volumes to {out}", err=True)
 
 
 @app.command(epilog=REPORT_EXAMPLE)
 def report(
-    run: Annotated[Path, typer.Argument(help="Run directory.", exists=True, file_okay=False)],
-    labels: Annotated[Path | None, typer.Option(help="Atlas of regions, to name maps by overlap.", exists=True)] = None,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.", exists=True, file_okay=False)],
+    labels: Annotated[
+        Path | None, typer.Option(metavar="IMAGE", help="Atlas of regions, to name maps by overlap.", exists=True)
+    ] = None,
     names: Annotated[Path | None, typer.Option(help=NAMES_HELP, exists=True)] = None,
     viewers: Annotated[bool, typer.Option("--viewers/--no-viewers", help="Write a page for each map.")] = True,
 ) -> None:
@@ -140,10 +148,13 @@ def report(
 
 def write_pages(run: Path, labels: Path | None = None, names: Path | None = None, *, viewers: bool = True) -> Path:
     """Write the maps, the pages and the report of a run, and return the path of the report."""
+    from terafactor._checks import check_regular
     from terafactor.runs import RunDirectory
     from terafactor.runs.metrics import read_metrics
 
     directory, estimator = RunDirectory(run.absolute()), load_kind(run, "BrainDictionaryLearning")
+    if names is not None:
+        check_regular(names)
     if labels is not None:
         lines = None if names is None else names.read_text(encoding="utf-8").splitlines()
         estimator.label(str(labels), None if lines is None else ["background", *lines])

@@ -1,4 +1,4 @@
-"""The cluster that options such as ``--scheduler`` name."""
+"""Connect to the cluster that options such as ``--scheduler`` name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from terafactor.cli.options import Values
 from terafactor.errors import ClusterError, DataError
 
 CONNECT_SECONDS = 30
-"""Time to wait for a scheduler to answer."""
+"""Seconds to wait for a scheduler to answer."""
 
 
 @contextlib.contextmanager
@@ -25,7 +25,7 @@ def connected(cluster: Values) -> Generator[Any, None, None]:
         return
     if len(given) > 1:
         names = " and ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise typer.BadParameter(f"{names} exclude each other: pass one of them")
+        raise typer.BadParameter(f"{names} cannot be combined: pass one of them")
     from terafactor.data.sources.formats import require
 
     distributed = require("distributed", extra="dask", purpose="a cluster")
@@ -46,9 +46,13 @@ def _connect(
         )
         return stack.enter_context(distributed.Client(stack.enter_context(workers)))
     if scheduler_file is not None and not scheduler_file.is_file():
-        raise DataError(f"{scheduler_file} does not exist: start the scheduler with dask scheduler --scheduler-file")
+        raise DataError(
+            f"{scheduler_file} does not exist: start a scheduler with dask scheduler --scheduler-file {scheduler_file}"
+        )
     address = {"address": scheduler} if scheduler else {"scheduler_file": str(scheduler_file)}
     try:
         return stack.enter_context(distributed.Client(**address, timeout=CONNECT_SECONDS))
     except (OSError, ValueError) as error:
-        raise ClusterError(f"no Dask scheduler answers at {scheduler or scheduler_file}: {error}") from error
+        raise ClusterError(
+            f"no Dask scheduler answers at {scheduler or scheduler_file} ({error}): check the address and the network"
+        ) from error

@@ -114,7 +114,7 @@ def run(out: Path, *, n_components: int, seed: int, settings: Settings | None = 
         training, held_out = load_patches(settings, seed)
         warm_up(training, held_out, settings, n_components)
     outcomes = []
-    for name, learn in LEARNERS.items():
+    for name, learn in CONTESTANTS.items():
         with progress.status(f"Learning {n_components} atoms with {name}"):
             outcome = Outcome(name, settings, held_out)
             learn(training, outcome, n_components, seed)
@@ -156,7 +156,7 @@ def warm_up(training: Array, held_out: Array, settings: Settings, n_components: 
     """Run both fits on a few patches, to import and compile everything before the clock starts."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)  # the fits are too short to be good
-        for name, learn in LEARNERS.items():
+        for name, learn in CONTESTANTS.items():
             learn(training[: 4 * n_components], Outcome(name, settings, held_out[:2]), n_components, 0)
 
 
@@ -193,7 +193,7 @@ def learn_with_scikit_learn(training: Array, outcome: Outcome, n_components: int
             outcome.note(done, lambda: np.array(estimator.components_), ended=done == len(training))
 
 
-LEARNERS: dict[str, Callable[[Array, Outcome, int, int], None]] = {
+CONTESTANTS: dict[str, Callable[[Array, Outcome, int, int], None]] = {
     OURS: learn_with_terafactor,
     THEIRS: learn_with_scikit_learn,
 }

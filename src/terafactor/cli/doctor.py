@@ -18,7 +18,7 @@ from terafactor.cli.options import Json
 
 EXAMPLE = "Example: terafactor doctor --json"
 
-PACKAGES = (
+CHECKED_PACKAGES = (
     "terafactor", "numpy", "scipy", "scikit-learn", "numba", "threadpoolctl", "zarr", "safetensors", "h5py", "dask",
     "anndata", "polars", "nilearn", "nibabel", "matplotlib", "jinja2",
 )  # fmt: skip
@@ -39,7 +39,7 @@ def examine() -> dict[str, dict[str, Any]]:
     """Return sections of names and values."""
     return {
         "machine": _machine(),
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {name: _version(name) for name in CHECKED_PACKAGES},
         "linear algebra": _blas(),
         "compiled kernels": _cache(),
         "free disk": {str(place): _free(place) for place in (Path.cwd(), Path(tempfile.gettempdir()))},

@@ -133,7 +133,7 @@ def print_result(estimator: Any, run: Path, console: Console, as_json: bool) -> 
         return
     parts = [f"done: {counted(last.step, 'step')} in {duration(last.seconds)}"]
     if last.objective is not None:
-        parts.append(f"held-out objective {last.objective:.6g}")
+        parts.append(f"{estimator._task().objective_name} {last.objective:.6g}")
     if getattr(estimator, "alpha", None) == "auto":
         parts.append(f"alpha {estimator.alpha_:.4g}")
     if progress := getattr(estimator, "progress_", ""):

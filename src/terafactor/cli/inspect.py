@@ -28,6 +28,10 @@ SIZES = ("bytes", "bytes on disk", "bytes read", "peak memory", "row_bytes")
 """Names of values in bytes."""
 
 
+INTERNAL = ("multipliers", "sizes", "idle_rows")
+"""Arrays of a model that are in the JSON output only."""
+
+
 def inspect(
     path: Annotated[
         str, typer.Argument(metavar="PATH", help="A data file, packed store, run directory, checkpoint or model.")
@@ -58,6 +62,7 @@ def describe(path: str, **selection: list[str]) -> dict[str, dict[str, Any]]:
 
 
 def _describe_run(run: Any) -> dict[str, dict[str, Any]]:
+    from terafactor.runs.artifact import read_manifest
     from terafactor.runs.checkpoint import checkpoints
     from terafactor.runs.metrics import read_metrics
 
@@ -70,6 +75,9 @@ def _describe_run(run: Any) -> dict[str, dict[str, Any]]:
         progress |= {"steps": last.step, "rows seen": last.n_samples, "seconds": round(last.seconds, 1)}
         progress |= {"bytes read": last.bytes_read, "held-out objective": objectives[-1] if objectives else None}
         progress |= {"peak memory": last.memory, "atoms re-seeded": last.n_reseeded}
+    path, _ = run.latest()
+    if path is not None and config["parameters"].get("alpha") == "auto":
+        progress["alpha"] = read_manifest(path)["numbers"].get("alpha")
     return {
         "run": {"kind": config["kind"], "seed": config["seed"], **progress},
         "data": _flat(config["data"]),
@@ -120,7 +128,7 @@ def _describe_source(path: str, selection: dict[str, list[str]]) -> dict[str, di
     blocks = source.row_blocks(0)
     return {
         "source": {
-            "read by": type(source).__name__,
+            "format": None if source.origin is None else source.origin.format,
             "rows": n_rows,
             "features": n_features,
             "dtype": source.dtype.name,
@@ -129,8 +137,8 @@ def _describe_source(path: str, selection: dict[str, list[str]]) -> dict[str, di
             "rows per record": " to ".join(f"{length:,}" for length in sorted({min(lengths), max(lengths)}))
             if lengths
             else "none",
-            "features read together": tiles.width,
-            "rows read together": "any" if blocks is None else max(map(len, blocks), default=0),
+            "features read together": tiles.width if tiles.width > 1 else None,
+            "rows read together": None if blocks is None else max(map(len, blocks), default=0),
             "picture shape": source.geometry,
             **_describe_store(source),
         }
@@ -163,7 +171,7 @@ def show(title: str, facts: dict[str, dict[str, Any]]) -> None:
     for section, values in facts.items():
         table.add_row(f"[bold]{escape(section)}[/bold]", "")
         for name, value in values.items():
-            if value is not None:
+            if value is not None and name not in INTERNAL:
                 label = LABELS.get(name, name)
                 table.add_row(f"  {escape(printable(label))}", escape(printable(_text(name, value))))
     Console().print(table)
@@ -181,5 +189,7 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, list):
         return (" x " if name == "shape" else ", ").join(map(str, value))
     if isinstance(value, dict):
+        if value.get("norm") in ("l1", "l2"):  # the ball has no mixed norm
+            value = {key: each for key, each in value.items() if key != "l1_ratio"}
         return ", ".join(f"{key} {_text(key, each)}" for key, each in value.items())
     return str(value)

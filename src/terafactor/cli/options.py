@@ -1,4 +1,4 @@
-"""Options that commands share. Options that set parameters of estimators are declared here, once."""
+"""Options that commands share, with one declaration per parameter of an estimator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from terafactor.cli.parsing import (
     number_or_auto,
 )
 
-PROBLEM, SOLVER, RUN, IMAGES = "Problem", "Solver", "Run", "Images"
+PROBLEM, SOLVER, RUN, IMAGES, CLUSTER_PANEL = "Problem", "Solver", "Run", "Images", "Cluster"
 """Panels of the help pages."""
 
 Source = Annotated[
@@ -29,13 +29,13 @@ Source = Annotated[
     ),
 ]
 Columns = Annotated[str | None, typer.Option(metavar="A,B,...", help="Read only these columns of a table.")]
-Drop = Annotated[str | None, typer.Option(metavar="A,B,...", help="Leave out these columns of a table, such as names.")]
+Drop = Annotated[str | None, typer.Option(metavar="A,B,...", help="Skip these columns of a table, such as names.")]
 RunFolder = Annotated[Path, typer.Option(metavar="DIR", help="New run directory.", rich_help_panel=RUN)]
 Holdout = Annotated[
     str | None,
     typer.Option(
         metavar="AMOUNT",
-        help="Rows kept out of training to evaluate on: 500, 5%, '2 records', 0. Default: 5%, at most 2,000.",
+        help="Rows held out for evaluation: 500, 5%, '2 records' or 0; default: 5%, at most 2,000 rows.",
         rich_help_panel=RUN,
     ),
 ]
@@ -196,7 +196,7 @@ BRAIN = (
     Parameter("resample", Resample, False),
     Parameter(
         "global_signal",
-        option(Literal["regress"] | None, IMAGES, "Regress out the mean over voxels, with the value regress."),
+        option(Literal["regress"] | None, IMAGES, "regress: regress out the mean over voxels."),
         None,
     ),
     components("maps", 20),
@@ -236,10 +236,10 @@ RATINGS = (
         "explicit_biases", option(bool, PROBLEM, "Use two of the factors as biases.", "--explicit-biases"), False
     ),
     Parameter("clip", option(bool, PROBLEM, "Limit predictions to the range of ratings."), True),
-    Parameter("stream", option(str, SOLVER, "Take batches of users or of items.", metavar="NAME"), "users"),
+    Parameter("stream", option(str, SOLVER, "Make mini-batches of users or of items.", metavar="NAME"), "users"),
     PROJECTION,
     Parameter(
-        "codes", option(str, SOLVER, "With masked: predict by refit or by last user factors.", metavar="NAME"), "refit"
+        "codes", option(str, SOLVER, "With masked: predict with refit or last user factors.", metavar="NAME"), "refit"
     ),
     Parameter("damping", option(float, SOLVER, "With masked: damping of the biases, in ratings.", metavar="N"), 0.0),
     Parameter("forgetting", option(float, SOLVER, "With masked: weight step t by t^-W.", metavar="W"), 0.9),
@@ -254,7 +254,7 @@ RATINGS = (
     MAX_TIME,
     SEED,
     Parameter(
-        "duplicates", option(str, RUN, "Several ratings of a pair: error, last or mean.", metavar="NAME"), "error"
+        "duplicates", option(str, RUN, "If a pair is rated twice: error, last or mean.", metavar="NAME"), "error"
     ),
     Parameter("columns", Column, None, "column", column_roles),
     THREADS,
@@ -264,21 +264,21 @@ RATINGS = (
 CLUSTER = (
     Parameter(
         "scheduler",
-        option(str | None, RUN, "Compute on this Dask cluster, or --scheduler-file F.", metavar="ADDRESS"),
+        option(str | None, CLUSTER_PANEL, "Address of the Dask scheduler of a cluster.", metavar="ADDRESS"),
         None,
     ),
     Parameter(
         "scheduler_file",
-        option(Path | None, RUN, "The same; its address is in this file.", metavar="FILE", hidden=True),
+        option(Path | None, CLUSTER_PANEL, "Scheduler file of the Dask cluster.", metavar="FILE"),
         None,
     ),
     Parameter(
         "local_cluster",
-        option(int | None, RUN, "Compute on N worker processes of this machine.", min=1, metavar="N"),
+        option(int | None, CLUSTER_PANEL, "Start N worker processes on this machine.", min=1, metavar="N"),
         None,
     ),
 )
-"""Where a Dask cluster is."""
+"""Ways to name a Dask cluster."""
 
 CHECKPOINTS = (
     Parameter(
@@ -295,13 +295,13 @@ CHECKPOINTS = (
     ),
     Parameter(
         "keep_every",
-        option(int | None, RUN, "Keep every N-th checkpoint, and the last two.", min=1, metavar="N"),
+        option(int | None, RUN, "Keep every N-th checkpoint and the last two.", min=1, metavar="N"),
         None,
     ),
 )
 """Fields of CheckpointPolicy."""
 
-OPTIONS = {parameter.name: parameter.option for parameter in (*DICTIONARY, *BRAIN, *RATINGS)}
+OPTION_OF = {parameter.name: parameter.option for parameter in (*DICTIONARY, *BRAIN, *RATINGS)}
 """Option names by parameter names."""
 
 
@@ -311,7 +311,7 @@ def some(table: tuple[Parameter, ...], *names: str, **changes: Any) -> tuple[Par
 
 
 def offering(**tables: tuple[Parameter, ...]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that replaces arguments of a command by the options of tables.
+    """Return a decorator that replaces arguments of a command with the options in tables.
 
     The command receives, in each of these arguments, the parameter values of its table by name.
     """

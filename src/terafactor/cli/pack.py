@@ -29,7 +29,7 @@ def pack(
     ] = 40,
     dtype: Annotated[
         Literal["float32", "float64", "int16"] | None,
-        typer.Option(metavar="TYPE", help="float32, float64 or int16 (rounded); default: that of the source."),
+        typer.Option(metavar="TYPE", help="float32, float64 or int16 (rounded); default: as in the source."),
     ] = None,
     standardize: Annotated[
         bool, typer.Option("--standardize", help="Scale each feature of each record to mean 0, variance 1.")

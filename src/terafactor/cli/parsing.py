@@ -28,7 +28,8 @@ def masks_or_auto(option: str, text: str) -> Any:
     chosen: dict[str, Any] = {"projection" if word == "exact" else "statistics": word for word in words}
     if value == "auto" or len(chosen) < len(words) or not {"masked", "full", "exact"}.issuperset(words):
         raise typer.BadParameter(
-            f"--{option} {text}: after a number and a colon write masked or full, exact, or both: 8:full:exact"
+            f"--{option} must be a number, followed by :masked or :full, :exact, or both, such as 8:full:exact; "
+            f"got {text!r}"
         )
     from terafactor.problem import RandomMasks
 

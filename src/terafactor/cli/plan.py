@@ -1,9 +1,8 @@
-"""``terafactor plan``: the cost of a fit, estimated in advance."""
+"""``terafactor plan``: estimate the cost of a fit."""
 
 from __future__ import annotations
 
 import json
-import math
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +12,6 @@ from terafactor.cli.options import DICTIONARY, Columns, Drop, Json, Source, Valu
 from terafactor.cli.parsing import column_selection
 
 if TYPE_CHECKING:
-    from terafactor.solver import Plan
     from terafactor.solver.cluster_plan import ClusterPlan
 
 EXAMPLE = "Example: terafactor plan store -k 70 --reduction 12 --penalty l2 --constraint l1"
@@ -36,7 +34,7 @@ def plan(
         int | None, typer.Option(min=1, metavar="N", help="Also estimate a cluster of N workers, one thread each.")
     ] = None,
     bandwidth: Annotated[
-        float, typer.Option(min=0.001, metavar="GBIT", help="Bandwidth between its machines, in Gbit/s.")
+        float, typer.Option(min=0.001, metavar="GBIT", help="Network bandwidth between workers, in Gbit/s.")
     ] = 10.0,
     as_json: Json = False,
 ) -> None:
@@ -52,7 +50,7 @@ def plan(
     if as_json:
         typer.echo(json.dumps(found.as_dict()))
         return
-    show(f"Estimated cost of a fit of {printable(source)}", rows(found))
+    show(f"Estimated cost of a fit of {printable(source)}", found.lines())
     if parameters["n_epochs"] == "auto":
         typer.echo("With --epochs auto, the total time is an upper limit: the fit stops when it converges.")
     if found.cluster is not None:
@@ -75,35 +73,12 @@ def show(title: str, lines: list[tuple[str, str, str]]) -> None:
     Console().print(table)
 
 
-def rows(plan: Plan) -> list[tuple[str, str, str]]:
-    """Return the lines of the table: name, figure and remark."""
-    memory = plan.memory
-    free = "" if plan.available_bytes is None else f"{data_size(plan.available_bytes)} available"
-    return [
-        ("matrix", f"{plan.n_samples:,} x {plan.n_features:,}", f"rows x features, {plan.dtype}"),
-        ("step", f"{plan.batch_size:,} x {plan.n_observed:,}", f"rows x features, {plan.statistics} statistics"),
-        ("memory", data_size(memory.peak), free),
-        ("  atoms", data_size(memory.model), f"{plan.n_components} x {plan.n_features:,}"),
-        ("  statistics", data_size(memory.statistics), ""),
-        ("  start", data_size(memory.start), "initial rows, freed before the first step"),
-        ("  work", data_size(memory.work), "prefetched rows, copies for a step"),
-        ("read per epoch", data_size(plan.bytes_per_epoch), reading(plan)),
-        ("time per step", duration(plan.seconds_per_step), f"{counted(plan.steps_per_epoch, 'step')} per epoch"),
-        ("time per epoch", duration(plan.seconds_per_epoch), ""),
-        (
-            "total time",
-            duration(plan.seconds),
-            f"{plan.n_epochs:g} epoch{'s' * (plan.n_epochs != 1)} at this speed",
-        ),
-    ]
-
-
 def cluster_rows(plan: ClusterPlan) -> list[tuple[str, str, str]]:
     """Return the lines of the table of a cluster."""
     batches = plan.shards * plan.round_steps
     return [
         ("round", f"{plan.shards} x {plan.round_steps}", "shards x steps"),
-        ("time per round", duration(plan.round_seconds), f"here: {duration(batches * plan.local_step_seconds)}"),
+        ("time per round", duration(plan.round_seconds), f"one machine: {duration(batches * plan.local_step_seconds)}"),
         ("  computing", duration(plan.computing_seconds), f"{duration(plan.step_seconds)} per step on one thread"),
         ("  sending", duration(plan.sending_seconds), f"{data_size(plan.state_bytes)} of atoms and statistics"),
         ("  merging", duration(plan.merging_seconds), ""),
@@ -119,15 +94,3 @@ def verdict(plan: ClusterPlan) -> str:
         f"The cluster does not pay: it would be {plan.speedup:.2g} times as fast as this machine. More workers, more "
         "--round-steps or a faster network would help."
     )
-
-
-def reading(plan: Plan) -> str:
-    """Compare the bytes read per epoch with those of whole rows, and recommend packing if it helps."""
-    less, possible = plan.full_bytes_per_epoch / max(plan.bytes_per_epoch, 1), math.ceil(plan.reduction)
-    if less < 1.05:
-        return (
-            f"whole rows; {possible} times less if packed"
-            if plan.statistics == "masked" and possible > 1
-            else "whole rows"
-        )
-    return f"{less:.1f} times less than whole rows, {data_size(plan.full_bytes_per_epoch)}"

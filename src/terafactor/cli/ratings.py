@@ -22,13 +22,13 @@ EVALUATE_EXAMPLE = "Example: terafactor ratings evaluate run/ test.csv -n 10"
 PREDICT_EXAMPLE = "Example: terafactor ratings predict run/ pairs.csv --out predicted.csv"
 RECOMMEND_EXAMPLE = "Example: terafactor ratings recommend run/ --user 42 -n 10 --titles movies.csv"
 
-UNDEFINED = "undefined: no known user has a relevant item that the model has not seen"
+UNDEFINED = "undefined: no known user has a relevant item that is new to the model"
 
 File = Annotated[
-    Path, typer.Argument(help="File or folder of ratings: .csv, .tsv, .dat, .data, .inter, .parquet, .npz.")
+    Path, typer.Argument(metavar="RATINGS", help="File or folder: .csv, .tsv, .dat, .data, .inter, .parquet or .npz.")
 ]
-Model = Annotated[Path, typer.Argument(help="Run directory or model.", exists=True, file_okay=False)]
-Count = Annotated[int, typer.Option("-n", min=1, help="Number of items per user.")]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Run directory or model.", exists=True, file_okay=False)]
+Count = Annotated[int, typer.Option("-n", min=1, metavar="N", help="Number of items per user.")]
 
 
 @app.command(epilog=FIT_EXAMPLE)
@@ -42,8 +42,7 @@ def fit(
         str | None,
         typer.Option(
             metavar="AMOUNT",
-            help="Ratings held out for evaluation, which the model does not learn from: 5000, 10%. "
-            "Default: 5%, at most 100,000 ratings; 0 for none.",
+            help="Ratings held out for evaluation: 5000, 10%, 0 for none; default: 5%, at most 100,000 ratings.",
             rich_help_panel=RUN,
         ),
     ] = None,
@@ -67,9 +66,12 @@ def evaluate(
     ratings: File,
     n: Count = 10,
     relevant: Annotated[
-        float | None, typer.Option(help="Lowest rating of a relevant item. Default: the mean rating.")
+        float | None, typer.Option(metavar="R", help="Lowest rating of a relevant item; default: the mean rating.")
     ] = None,
-    duplicates: Annotated[str | None, typer.Option(help="error, last or mean. Default: as in the fit.")] = None,
+    duplicates: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="If a pair is rated twice: error, last or mean; default: as in the fit."),
+    ] = None,
     column: Column = None,
     threads: Threads = None,
     as_json: Json = False,
@@ -93,8 +95,12 @@ def evaluate(
 @app.command(epilog=PREDICT_EXAMPLE)
 def predict(
     model: Model,
-    pairs: Annotated[Path, typer.Argument(help="CSV, TSV or Parquet file with columns for user and item.")],
-    out: Annotated[Path, typer.Option(help="Output: the table with a column prediction, .csv or .parquet.")],
+    pairs: Annotated[
+        Path, typer.Argument(metavar="PAIRS", help="CSV, TSV or Parquet file with columns for user and item.")
+    ],
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="The table with a column prediction, .csv or .parquet; must not exist.")
+    ],
     column: Column = None,
     threads: Threads = None,
 ) -> None:
@@ -108,19 +114,22 @@ def predict(
 @app.command(epilog=RECOMMEND_EXAMPLE)
 def recommend(
     model: Model,
-    user: Annotated[list[str] | None, typer.Option(help="User id; may be repeated. Default: all users.")] = None,
+    user: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="User id; may be repeated; default: all users.")
+    ] = None,
     n: Count = 10,
     titles: Annotated[
-        Path | None, typer.Option(help="Table of item titles: movies.csv, movies.dat, items.tsv.")
+        Path | None, typer.Option(metavar="FILE", help="Table of item titles, such as movies.csv.")
     ] = None,
     with_seen: Annotated[bool, typer.Option("--with-seen", help="Include items that the user has rated.")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Output: table of user, rank, item, rating, .parquet or .csv.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Table of user, rank, item and rating, .parquet or .csv; must not exist."),
     ] = None,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Recommend items to some users, or to all users in a file."""
+    """Recommend items to some users, or write recommendations for all users to a file."""
     from terafactor.errors import ParameterError
     from terafactor.ratings.readers import read_titles
     from terafactor.ratings.serving.output import Recommendations

@@ -59,7 +59,7 @@ def transform(
 ) -> None:
     """Compute the codes of the rows of a matrix, and write them to a file.
 
-    By default, the columns that the model was fitted on are read from a table.
+    From a table, the columns that the model was fitted on are read by default.
     """
     check_absent(out)
     estimator = load_kind(model, "MaskedDictionaryLearning", threads)
@@ -86,7 +86,7 @@ def open_rows(estimator: Any, source: str, selection: dict[str, list[str]]) -> A
     features = list(map(str, names))
     try:
         opened = open_source(source)
-    except DataError as error:  # perhaps because of columns that the model does not use
+    except DataError as error:  # perhaps due to columns that the model does not use
         try:
             return open_source(source, columns=features)
         except ParameterError:  # not a table

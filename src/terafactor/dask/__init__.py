@@ -1,4 +1,4 @@
-"""The estimators on a Dask cluster: the same classes and parameters, and the same bits, on many machines.
+"""The estimators on a Dask cluster: the same classes and parameters, and bitwise identical results.
 
 Needs the extra ``dask``. docs/clusters.md explains rounds, and when a cluster pays.
 """

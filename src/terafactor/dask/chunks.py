@@ -1,4 +1,4 @@
-"""Dask arrays on a cluster: their chunks stay on the workers, and a shard gets those of its rows."""
+"""Dask arrays on a cluster: chunks stay on the workers, and a shard gets those with its rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from terafactor.data.views.rows import SelectedRows
 
 
 class ClusterArray(DaskSource):
-    """A Dask array whose rows are computed by a cluster; only the rows that are read leave it.
+    """A Dask array whose rows are computed by a cluster; only requested rows are transferred.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class ClusterArray(DaskSource):
 
 
 class ChunkedRows(MatrixSource):
-    """The rows of a Dask array of which some chunks are here.
+    """The rows of a Dask array, of which this process has some chunks.
 
     Parameters
     ----------
@@ -93,10 +93,10 @@ class ChunkedRows(MatrixSource):
         check_indices(chosen, self.shape[1], "columns")
         values, chunks = np.empty((len(rows), len(chosen)), self.dtype), self.chunks_of(rows)
         for chunk in np.unique(chunks).tolist():
-            here = chunks == chunk
-            inside = rows[here] - self.borders[chunk]
+            of_chunk = chunks == chunk
+            inside = rows[of_chunk] - self.borders[chunk]
             block = np.asarray(self.blocks[chunk])
-            values[here] = block[inside] if columns is None else block[np.ix_(inside, chosen)]
+            values[of_chunk] = block[inside] if columns is None else block[np.ix_(inside, chosen)]
         return values
 
 

@@ -1,4 +1,4 @@
-"""What a fit needs to know about a cluster: whether it can compute, and whether it will give the same bits."""
+"""Checks of a cluster, and tasks that are repeated if workers are lost."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ T = TypeVar("T")
 TIMEOUT = 300.0
 """Seconds to wait for a scheduler, or for the first worker, before giving up."""
 
-MOST_ATTEMPTS = 20
-"""Times that tasks are sent before the cause is taken to be the tasks themselves, such as too little memory."""
+MAX_ATTEMPTS = 20
+"""Attempts after which lost tasks are an error: then the tasks are the likely cause, for example their memory."""
 
-CONNECT_SECONDS = 3.0
-"""Time after which a worker counts as out of reach for direct connections."""
+PROBE_SECONDS = 3.0
+"""Seconds to wait for a direct connection to a worker."""
 
-POLL = 0.5
-"""Seconds between two looks at a cluster."""
+POLL_SECONDS = 0.5
+"""Seconds between two checks of a cluster."""
 
 
 def find_client(client: Any = None) -> Any:
@@ -51,7 +51,7 @@ def find_client(client: Any = None) -> Any:
 
 
 def environment() -> dict[str, str]:
-    """Return what the last bits of a result depend on, in this process."""
+    """Return the software and hardware of this process on which the last bits of results depend."""
     import llvmlite.binding
     import numba
     import numpy
@@ -80,7 +80,7 @@ def check_workers(client: Any, timeout: float = TIMEOUT) -> None:
         found = repeat_if_lost(client, timeout, lambda: client.run(environment))
     except ImportError as error:
         raise ClusterError(
-            f"a worker cannot import what terafactor needs ({error}): install it on all workers"
+            f"a worker cannot import terafactor or its dependencies ({error}): install them on all workers"
         ) from error
     ours = environment()
     for name, version in ours.items():
@@ -88,10 +88,11 @@ def check_workers(client: Any, timeout: float = TIMEOUT) -> None:
         if not others:
             continue
         worker, theirs = next(iter(others.items()))
-        difference = f"{name} {theirs} on {len(others)} of {len(found)} workers, such as {worker}, but {version} here"
+        there = f"{len(others)} of {len(found)} workers, such as {worker}"
+        difference = f"{name} {theirs} on {there}, but {version} in this process"
         if name == "terafactor":
             raise ClusterError(f"{difference}: install the same version everywhere")
-        logger.warning("%s: last bits may differ from those of a fit on one machine", difference)
+        logger.warning("%s: results may differ in their last bits from those on one machine", difference)
 
 
 def wait_for_workers(client: Any, timeout: float = TIMEOUT) -> None:
@@ -109,7 +110,7 @@ def wait_for_workers(client: Any, timeout: float = TIMEOUT) -> None:
         if not announced:
             announced = True
             logger.warning("%s; waiting up to %g s", problem, timeout)
-        time.sleep(POLL)
+        time.sleep(POLL_SECONDS)
 
 
 def _what_is_missing(client: Any) -> str | None:
@@ -128,15 +129,15 @@ def _what_is_missing(client: Any) -> str | None:
 
 
 class LostError(Exception):
-    """What the cluster held is lost, such as a result that its worker took along."""
+    """Data on the cluster is lost, such as a result on a worker that died."""
 
 
 def repeat_if_lost(client: Any, timeout: float, attempt: Callable[[], T]) -> T:
-    """Return the result of ``attempt``, called again while workers, and what they held, get lost."""
+    """Return the result of ``attempt``, repeated if workers and the data on them are lost."""
     from distributed import KilledWorker
     from distributed.comm.core import CommClosedError
 
-    for _ in range(MOST_ATTEMPTS):
+    for _ in range(MAX_ATTEMPTS):
         try:
             return attempt()
         except (LostError, CancelledError, KilledWorker, CommClosedError, TimeoutError) as error:
@@ -144,8 +145,8 @@ def repeat_if_lost(client: Any, timeout: float, attempt: Callable[[], T]) -> T:
             last = error
         wait_for_workers(client, timeout)
     raise ClusterError(
-        f"tasks were lost {MOST_ATTEMPTS} times, the last time with {last!r}: do workers have enough memory? "
-        "terafactor plan --workers N shows what they need"
+        f"tasks were lost {MAX_ATTEMPTS} times, the last time with {last!r}: check that workers have enough memory; "
+        "terafactor plan --workers N shows how much they need"
     )
 
 
@@ -157,14 +158,14 @@ def result_of(client: Any, future: Any, timeout: float, *, direct: bool = False)
     distributed = require("distributed", extra="dask", purpose="a cluster")
     while not future.done():
         try:
-            distributed.wait(future, timeout=4 * POLL)
+            distributed.wait(future, timeout=4 * POLL_SECONDS)
         except TimeoutError:
             wait_for_workers(client, timeout)
     if future.status != "finished":
         return future.result()  # raises the error of the task
     try:
         return client.gather(future, direct=direct)
-    except Exception as error:  # whatever a worker that disappears meanwhile leads to
+    except Exception as error:  # any error is possible if the worker disappears meanwhile
         raise LostError(f"the result of a finished task: {error!r}") from error
 
 
@@ -176,7 +177,7 @@ def reaches_workers(client: Any) -> bool:
     if worker is None or not worker.startswith("tcp://"):
         return worker is not None and worker.startswith("inproc://")
     try:
-        socket.create_connection(get_address_host_port(worker), timeout=CONNECT_SECONDS).close()
+        socket.create_connection(get_address_host_port(worker), timeout=PROBE_SECONDS).close()
     except OSError:
         return False
     return True
@@ -186,7 +187,7 @@ def send(client: Any, value: Any, timeout: float) -> Any:
     """Copy a value to all workers; return its future. Raise TimeoutError if there are none for ``timeout`` seconds."""
     try:
         return client.scatter(value, broadcast=True, hash=False, timeout=timeout)
-    except (KeyError, OSError, RuntimeError) as error:  # Dask's, if a worker disappears meanwhile
+    except (KeyError, OSError, RuntimeError) as error:  # raised by Dask if a worker disappears meanwhile
         raise LostError(f"{type(value).__name__} on its way to the workers: {error!r}") from error
 
 
@@ -222,7 +223,7 @@ def address_of(client: Any) -> str:
 
 
 def workers_of(client: Any) -> dict[str, dict[str, Any]]:
-    """Return what the scheduler knows of each worker, by address."""
+    """Return the scheduler's information on each worker, by address."""
     return dict(client.scheduler_info(n_workers=-1)["workers"])
 
 
@@ -233,7 +234,7 @@ def n_threads_of(client: Any, timeout: float = TIMEOUT) -> int:
 
 
 def check_memory(client: Any, n_bytes: int, what: str, advice: str) -> None:
-    """Raise ParameterError if ``n_bytes`` exceed the memory limit of some worker; at least one must be there."""
+    """Raise ParameterError if ``n_bytes`` exceed the memory limit of some worker; at least one must exist."""
     limits = [worker.get("memory_limit") or 0 for worker in workers_of(client).values()]
     least = min((limit for limit in limits if limit), default=0)
     if least and n_bytes > least:

@@ -27,7 +27,7 @@ def is_dask_array(X: Any) -> bool:
 
 
 class OnCluster(BaseEstimator):
-    """What the estimators on a cluster have in common.
+    """Base class of the estimators on a cluster.
 
     The client is not a parameter in the sense of scikit-learn: it is not part of the model, and is not cloned or saved.
     """
@@ -109,7 +109,7 @@ class DaskDictionaryTask(DictionaryTask):
 class MaskedDictionaryLearning(OnCluster, dictionary.MaskedDictionaryLearning):
     """:class:`terafactor.MaskedDictionaryLearning` whose shards learn on the workers of a Dask cluster.
 
-    All parameters are those of that class, and two more. For the same ``shards`` and ``round_steps``, the result is the
+    It has the parameters of that class and two more. For the same ``shards`` and ``round_steps``, the result is the
     same, bit for bit, as on one machine, and for any number of workers, even if some of them die.
 
     Parameters
@@ -128,7 +128,7 @@ class MaskedDictionaryLearning(OnCluster, dictionary.MaskedDictionaryLearning):
     Notes
     -----
     X may be a path or a list of paths that all workers can open, a Dask array, whose chunks stay where they are, or an
-    array in memory, which is copied to every worker. On a Dask array, ``transform`` returns a Dask array, and
+    array in memory, which is copied to every worker. For a Dask array, ``transform`` returns a Dask array, and
     ``objective`` and ``score`` a Dask scalar: call ``compute()`` on them.
 
     Examples
@@ -142,6 +142,8 @@ class MaskedDictionaryLearning(OnCluster, dictionary.MaskedDictionaryLearning):
     ...     codes = model.transform(X).compute()
     >>> codes.shape
     (400, 3)
+    >>> model.to_local().components_.shape
+    (3, 20)
     """
 
     def _task(self) -> DaskDictionaryTask:
@@ -151,10 +153,10 @@ class MaskedDictionaryLearning(OnCluster, dictionary.MaskedDictionaryLearning):
         return ClusterArray(X, find_client(self.client), self.timeout) if is_dask_array(X) else X
 
     def transform(self, X: Any, **options: Any) -> Any:
-        """Return the codes of the rows of X; a Dask array for a Dask array.
+        """Return the codes (n_samples, n_components) of the rows of X; a Dask array for a Dask array.
 
-        With ``out=``, the workers write the codes of a source that they can open; the file must be on a disk that they
-        see. See the local class for the options.
+        The ``options`` are those of :meth:`terafactor.MaskedDictionaryLearning.transform`. With ``out=``, the workers
+        write the codes of a source that they can open, to a file on a disk that they share.
         """
         client = find_client(self.client)
         if is_dask_array(X) and not options:
@@ -165,7 +167,7 @@ class MaskedDictionaryLearning(OnCluster, dictionary.MaskedDictionaryLearning):
         return super().transform(source, **options)
 
     def objective(self, X: Any) -> Any:
-        """Return the objective of the rows of X; a Dask scalar for a Dask array."""
+        """Return the objective of the rows of X, as in :meth:`fit`; a Dask scalar for a Dask array."""
         client = find_client(self.client)
         if is_dask_array(X):
             return lazy_objective(self.to_local(), X, client)
@@ -182,7 +184,7 @@ class MaskedDictionaryLearning(OnCluster, dictionary.MaskedDictionaryLearning):
         return Encoding(description, self.components_, problem_of(self), self.missing is not None), source
 
     def fit_transform(self, X: Any, y: Any = None, **parameters: Any) -> Any:
-        """Fit, and return the codes of the same rows."""
+        """Call :meth:`fit` with X, y and ``parameters``, and return the :meth:`transform` of X."""
         return self.fit(X, y, **parameters).transform(X)
 
 

@@ -24,7 +24,7 @@ from terafactor.data.describe import open_description
 from terafactor.problem import Problem
 from terafactor.solver.fit import make_stream
 from terafactor.solver.options import SolverOptions
-from terafactor.solver.rounds import Advanced, Shard, merge_advanced, reduce_in_pairs
+from terafactor.solver.rounds import Shard, ShardResult, merge_results, reduce_in_pairs
 from terafactor.solver.state import State
 
 logger = logging.getLogger("terafactor")
@@ -32,7 +32,7 @@ logger = logging.getLogger("terafactor")
 
 @dataclass(frozen=True)
 class Job:
-    """What all shards of a fit have in common."""
+    """Data, problem and options that all shards of a fit share."""
 
     key: str
     """Unique, so that workers open the data of a fit once."""
@@ -53,7 +53,7 @@ _local = threading.local()
 """The shard that each thread of a worker used last: its data are open."""
 
 
-def advance_shard(job: Job, state: State, numbers: range, blocks: dict[int, Any] | None = None) -> Advanced:
+def advance_shard(job: Job, state: State, numbers: range, blocks: dict[int, Any] | None = None) -> ShardResult:
     """Do the steps of one shard in one round. blocks: the chunks of a Dask array that it needs."""
     if getattr(_local, "key", None) != job.key or blocks is not None:
         source = job.open()
@@ -104,8 +104,8 @@ class DaskExecutor:
         if data is None:
             n_bytes = source.shape[0] * source.shape[1] * source.dtype.itemsize * source.stored_share
             logger.warning(
-                "X is in memory here, so its %s are copied to every worker: pass a path that workers can open, or a "
-                "Dask array",
+                "X is in the memory of this process, so its %s are copied to every worker: pass a path that workers "
+                "can open, or a Dask array",
                 data_size(int(n_bytes)),
             )
         self._job = Job(
@@ -116,13 +116,13 @@ class DaskExecutor:
             stream.mask_offset,
         )
 
-    def advance(self, state: State, parts: Sequence[range]) -> Advanced:
+    def advance(self, state: State, parts: Sequence[range]) -> ShardResult:
         """Run one round; see :class:`~terafactor.solver.rounds.Executor`."""
         merged = repeat_if_lost(self.client, self.timeout, lambda: self._advance(state, parts))
-        # Arrays from the network may be read-only, and not aligned as the kernels need them for the same bits.
-        return Advanced(merged.state.copy(), merged.evidence)
+        # Arrays from the network may be read-only, and not aligned as kernels need them for identical bits.
+        return ShardResult(merged.state.copy(), merged.evidence)
 
-    def _advance(self, state: State, parts: Sequence[range]) -> Advanced:
+    def _advance(self, state: State, parts: Sequence[range]) -> ShardResult:
         client, token, numbers = self.client, uuid.uuid4().hex, itertools.count()
         job, self._sent = self._sent or send(client, self._job, self.timeout), None
         before = send(client, state, self.timeout)
@@ -131,8 +131,8 @@ class DaskExecutor:
             return client.submit(function, *arguments, key=f"{name}-{token}-{next(numbers)}", pure=False)
 
         shards = [submit("advance-shard", advance_shard, job, before, part, self._blocks(part)) for part in parts]
-        merged = reduce_in_pairs(partial(submit, "merge-shards", merge_advanced, self._problem, before), shards)
-        advanced: Advanced = result_of(client, merged, self.timeout, direct=self._direct)
+        merged = reduce_in_pairs(partial(submit, "merge-shards", merge_results, self._problem, before), shards)
+        advanced: ShardResult = result_of(client, merged, self.timeout, direct=self._direct)
         self._sent = job  # otherwise it may be lost, and is sent again
         return advanced
 
@@ -142,5 +142,5 @@ class DaskExecutor:
         return self._chunks.futures([row for number in part for row in self._stream.rows(number).tolist()])
 
     def close(self) -> None:
-        """Release what workers hold of the fit."""
+        """Release the data that workers hold for the fit."""
         self._sent = self._chunks = None

@@ -18,7 +18,7 @@ from terafactor.solver.encode import encode, sum_losses
 
 @dataclass(frozen=True)
 class FittedModel:
-    """What a worker needs to encode rows."""
+    """Atoms and options with which a worker encodes rows."""
 
     atoms: Array
     """The atoms (k, p)."""
@@ -31,7 +31,7 @@ class FittedModel:
         return encode(self._source(rows), np.array(self.atoms, order="K"), self.problem, missing=self.missing)
 
     def total_loss(self, rows: Array) -> Array:
-        """Return the sum of the losses of rows (b, p), and how many have a value, as (1, 2)."""
+        """Return the sum of the losses of rows (b, p) and the number of rows that have a value, as (1, 2)."""
         found = sum_losses(self._source(rows), np.array(self.atoms, order="K"), self.problem, missing=self.missing)
         return np.sum(found, axis=0, keepdims=True)
 

@@ -24,7 +24,7 @@ from terafactor.solver.parts import row_tasks
 
 @dataclass(frozen=True)
 class Encoding:
-    """What every task needs to encode rows."""
+    """Source, atoms and options with which every task encodes rows."""
 
     data: dict[str, Any]
     """Description of the source."""
@@ -92,7 +92,9 @@ def pack(source: Any, out: str | Path, *, client: Any = None, timeout: float = T
     opened, client = open_source(source), find_client(client)
     description = opened.describe()
     if description is None:
-        raise DataError(f"{opened.record_name(0)} is in memory here, so workers cannot read it: use terafactor.pack")
+        raise DataError(
+            f"{opened.record_name(0)} is in the memory of this process, so workers cannot read it: use terafactor.pack"
+        )
     with unfinished_store(opened, out, **options) as (store, numbers):
         compute_all(client, "pack-record", _pack, (description, str(store)), list(numbers), timeout)
     return Path(out)

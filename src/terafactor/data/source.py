@@ -48,7 +48,7 @@ class FeatureTiles:
     """Smallest number of tiles in a mask; masks with fewer are drawn from single features, which are more diverse."""
 
     def members(self, chosen: Indices, n_features: int) -> Indices:
-        """Return the features of the ``chosen`` tiles, ascending."""
+        """Return the features (s,) of the tiles ``chosen`` (m,), ascending."""
         if self.width == 1 and self.order is None:
             return np.sort(chosen)
         if self.order is not None:
@@ -58,7 +58,7 @@ class FeatureTiles:
         return features[: np.searchsorted(features, n_features)]
 
     def run(self, first: int, count: int, n_features: int) -> Indices:
-        """Return the features of ``count`` consecutive tiles from ``first`` on, wrapping around, in tile order."""
+        """Return the features (s,) of ``count`` consecutive tiles from ``first`` on, wrapping around, in tile order."""
         order = np.arange(n_features) if self.order is None else self.order
         wrapped = max(first + count - -(-n_features // self.width), 0)
         features = order[first * self.width : (first + count) * self.width]
@@ -163,7 +163,7 @@ class MatrixSource(ABC):
         return None if self.origin is None else describe_as(self, open_origin, **asdict(self.origin))
 
     def stored_bytes(self, rows: Indices, columns: Indices | None = None) -> int:
-        """Return how many bytes :meth:`read` reads from storage."""
+        """Return how many bytes :meth:`read` reads from storage for ``rows`` (b,) and ``columns`` (s,) or None."""
         return len(rows) * (self.shape[1] if columns is None else len(columns)) * self.dtype.itemsize
 
     def absent_as_missing(self) -> Self:
@@ -181,7 +181,7 @@ class MatrixSource(ABC):
         )
 
     def read_stored(self, rows: Indices) -> Any:
-        """Return whole rows as a ``scipy.sparse.csr_array`` in canonical format (b, p); only sparse sources can."""
+        """Return the ``rows`` (b,) as a canonical ``scipy.sparse.csr_array`` (b, p); only sparse sources support it."""
         raise DataTypeError(f"{self.record_name(0)} is dense: read its rows with read()")
 
     @abstractmethod

@@ -139,7 +139,7 @@ class BatchStream:
         return n_epochs
 
     def first_rows(self, n_rows: int) -> Indices:
-        """Return ``n_rows`` rows to initialize from, or all if there are fewer: the first rows of the stream.
+        """Return the first ``n_rows`` rows (n,) of the stream, or all if there are fewer, to initialize from.
 
         Rows of a block may be alike: there, the rows come from several reads in turn, as many as are cheap.
         """

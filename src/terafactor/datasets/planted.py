@@ -9,7 +9,13 @@ from terafactor._typing import Array
 
 
 def make_planted(
-    n_samples: int = 3000, n_features: int = 6000, n_atoms: int = 15, noise: float = 0.3, seed: int = 0
+    n_samples: int = 3000,
+    n_features: int = 6000,
+    n_atoms: int = 15,
+    noise: float = 0.3,
+    seed: int = 0,
+    *,
+    code_density: float = 1.0,
 ) -> tuple[Array, Array]:
     """Return a matrix and the dictionary that generates it.
 
@@ -23,6 +29,8 @@ def make_planted(
     noise : float
         Standard deviation of the noise; the series of codes have unit variance.
     seed : int
+    code_density : float
+        Share of nonzero codes: each row uses each atom with this probability.
 
     Returns
     -------
@@ -41,7 +49,10 @@ def make_planted(
     for number, width in enumerate(random.uniform(0.5 * pitch, 1.3 * pitch, n_atoms)):
         start = int(number * pitch)
         atoms[number, start : start + int(width)] = 1
-    X = autoregressive(n_samples, n_atoms, random) @ atoms
+    codes = autoregressive(n_samples, n_atoms, random)
+    if code_density < 1:
+        codes *= random.random(codes.shape) < code_density
+    X = codes @ atoms
     X += noise * random.standard_normal(X.shape, dtype=np.float32)
     return X, atoms
 

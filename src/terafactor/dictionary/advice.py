@@ -22,6 +22,9 @@ from terafactor.solver.convergence import decrease_per_pass, last_decrease
 MOST = 0.9
 """Share of rows without a code, of nonzero codes, or of the energy in one column, above which we warn."""
 
+NEGATIVE = 0.01
+"""Share of the energy in negative entries above which we warn if codes and atoms are non-negative."""
+
 RISE = 0.02
 """Relative rise of the objective over a doubling of the rows seen above which we warn."""
 
@@ -40,13 +43,18 @@ def advice(
     problem: Problem,
     options: SolverOptions,
     stopped_by: str | None,
+    *,
+    auto: bool,
 ) -> list[Advice]:
-    """Return warnings about a fit that has ended. sample: some rows of the source; stopped_by: what ended the fit."""
+    """Return warnings about a fit that has ended.
+
+    sample: some rows of the source; stopped_by: what ended the fit; auto: whether alpha is that of "auto".
+    """
     atoms = state.dictionary
     codes = solver.encode(sample, atoms, problem, options.n_threads, missing=options.missing)
     found = [
-        *_dominant_column(sample, source.feature_names),
-        *_about_codes(codes, atoms, sample, problem, options),
+        *_about_values(sample, source.feature_names, problem),
+        *_about_codes(codes, atoms, sample, problem, options, auto),
         *_unused_atoms(state),
         *_worse_with_masks(state, source.shape[1], options),
     ]
@@ -55,35 +63,56 @@ def advice(
     return found
 
 
-def _dominant_column(sample: MatrixSource, names: Sequence[str] | None) -> list[Advice]:
-    """Warn about a column with nearly all of the energy, so that the others are ignored."""
-    if sample.is_sparse or sample.shape[1] < 3:
+def _about_values(sample: MatrixSource, names: Sequence[str] | None, problem: Problem) -> list[Advice]:
+    """Warn about values that atoms cannot represent, and about a column that hides the others."""
+    if sample.is_sparse:
         return []
     values = sample.read(np.arange(sample.shape[0]))
     energies = np.einsum("ij,ij->j", values, values, dtype=np.float64)
     if np.isnan(energies).any():
         energies = np.nansum(np.square(values, dtype=np.float64), axis=0)
-    largest = int(energies.argmax())
-    share = energies[largest] / max(energies.sum(), np.finfo(np.float64).tiny)
-    if share <= MOST:
+    total = float(energies.sum())
+    if total == 0:
+        return [Advice(f"all values are zero in {count(len(values))} rows of X, chosen at random: nothing to learn")]
+    found = []
+    if problem.constraint.positive and getattr(problem.penalty, "positive", False):
+        negative = float(np.square(np.fmin(values, 0), dtype=np.float64).sum()) / total
+        if negative > NEGATIVE:
+            found.append(
+                Advice(
+                    f"{percent(negative)} of the squared values of X are of negative entries, which non-negative codes "
+                    "and atoms cannot represent: shift X, or set positive_code or positive_dict to False"
+                )
+            )
+    return found + _dominant_column(energies / total, names)
+
+
+def _dominant_column(shares: Array, names: Sequence[str] | None) -> list[Advice]:
+    """Warn about a column with nearly all of the energy. shares (p,): of the energy, by column."""
+    largest = int(shares.argmax())
+    if shares[largest] <= MOST or len(shares) < 3:
         return []
     name = f"column {largest}" if names is None else f"column {names[largest]!r}"
     return [
         Advice(
-            f"{name} holds {percent(share)} of the squared values of X, so the other {count(len(energies) - 1)} "
-            "columns hardly count: rescale the columns, for example with sklearn's StandardScaler"
+            f"{name} holds {percent(shares[largest])} of the squared values of X, so the other "
+            f"{count(len(shares) - 1)} columns hardly count: rescale the columns, for example with sklearn's "
+            "StandardScaler"
         )
     ]
 
 
 def _about_codes(
-    codes: Array, atoms: Array, sample: MatrixSource, problem: Problem, options: SolverOptions
+    codes: Array, atoms: Array, sample: MatrixSource, problem: Problem, options: SolverOptions, auto: bool
 ) -> list[Advice]:
     """Warn about codes that are nearly always, or hardly ever, zero."""
     if problem.alpha == 0 or not getattr(problem.penalty, "is_sparse", False):
         return []
     empty, dense = float((codes == 0).all(axis=1).mean()), float((codes != 0).mean())
     if empty <= MOST and dense <= MOST:
+        return []
+    better = suggest_alpha(problem, sample, atoms, options)
+    if better == 0:  # all rows are zero, which is another warning
         return []
     alpha = number(problem.alpha)
     if empty > MOST:
@@ -93,8 +122,7 @@ def _about_codes(
         )
     else:
         what, other = f"{percent(dense)} of the codes are nonzero: alpha={alpha} is too small", "a larger value"
-    better = suggest_alpha(problem, sample, atoms, options)
-    way_out = f"try {other}" if better is None else f"try alpha={better:.2g}, or alpha='auto'"
+    way_out = f"try {other}" if better is None else f"try alpha={better:.2g}" + ("" if auto else ", or alpha='auto'")
     return [Advice(f"{what} for this data; {way_out}")]
 
 

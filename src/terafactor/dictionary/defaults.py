@@ -75,23 +75,14 @@ def most_passes(source: MatrixSource, n_components: int) -> float:
     return float(min(max(math.ceil(MOST_ROWS_PER_ATOM * n_components / n_rows), 1), MOST_PASSES))
 
 
-def sample_size(batch_size: int, n_features: int, stored_share: float) -> int:
-    """Return the number of rows of the sample. stored_share: share of the entries that sparse rows store."""
-    fitting = SAMPLE_VALUES / (n_features * stored_share) if stored_share else math.inf
-    return int(min(SAMPLE_BATCHES * batch_size, max(fitting, SMALLEST_SAMPLE)))
-
-
 def with_alpha(alpha: Any, problem: Problem, sample: MatrixSource, atoms: Array, options: SolverOptions) -> Problem:
     """Return the problem with ``alpha="auto"`` resolved; any other alpha is already part of it."""
-    return replace(problem, alpha=choose_alpha(problem, sample, atoms, options)) if alpha == "auto" else problem
-
-
-def choose_alpha(problem: Problem, sample: MatrixSource, atoms: Array, options: SolverOptions) -> float:
-    """Return the value of ``alpha="auto"`` by the rule of the penalty; refuse a penalty without one."""
-    alpha = suggest_alpha(problem, sample, atoms, options)
-    if alpha is None:
+    if alpha != "auto":
+        return problem
+    suggested = suggest_alpha(problem, sample, atoms, options)
+    if suggested is None:
         raise ParameterError(f"alpha='auto' has no rule for {type(problem.penalty).__name__}: pass a number >= 0")
-    return alpha
+    return replace(problem, alpha=suggested)
 
 
 def suggest_alpha(problem: Problem, sample: MatrixSource, atoms: Array, options: SolverOptions) -> float | None:

@@ -24,8 +24,8 @@ from terafactor.data.output import open_matrix
 from terafactor.data.sources.sparse import check_sparse
 from terafactor.dictionary.parameters import check_usable, options_of, problem_of, upgrade
 from terafactor.dictionary.partial_fit import PartialFitTask
-from terafactor.dictionary.rows import DTYPES, rows_of
-from terafactor.dictionary.task import DictionaryTask
+from terafactor.dictionary.rows import KEPT_DTYPES, rows_of
+from terafactor.dictionary.task import DictionaryTask, resolved_problem
 from terafactor.errors import DataError, ParameterError
 from terafactor.problem import NormBall, Penalty, RandomMasks
 from terafactor.report import Reporting
@@ -300,7 +300,7 @@ class MaskedDictionaryLearning(
         check_usable(self)
         if issparse(X):
             check_sparse(X, "codes")
-        codes = check_array(X, accept_sparse="csr", dtype=DTYPES, input_name="codes")
+        codes = check_array(X, accept_sparse="csr", dtype=KEPT_DTYPES, input_name="codes")
         if codes.shape[1] != len(self.components_):
             raise DataError(f"codes have {codes.shape[1]} columns, but the model has {len(self.components_)} atoms")
         return np.asarray(codes @ self.components_)
@@ -310,6 +310,11 @@ class MaskedDictionaryLearning(
 
         With missing values, the first term is computed on the s observed features and scaled by p / s. Rows without
         any value are excluded; if no row has a value, the result is NaN.
+
+        Parameters
+        ----------
+        X
+            As in :meth:`transform`.
         """
         check_usable(self)
         source = rows_of(self, X, reset=False)
@@ -317,7 +322,11 @@ class MaskedDictionaryLearning(
         return solver.objective(source, self.components_, problem_of(self), n_threads, missing=missing)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return minus the objective, so that higher is better, as model selection requires."""
+        """Return the negative :meth:`objective` of X: model selection requires that higher is better.
+
+        Compare models with the same ``penalty`` and ``alpha`` only. The penalty is part of the objective, so a search
+        over alpha would pick the smallest.
+        """
         return -self.objective(X)
 
     def plan(self, X: Any, *, workers: int | None = None, bandwidth: float = 1.25e9) -> Plan:
@@ -339,10 +348,10 @@ class MaskedDictionaryLearning(
         shards = {"shards": workers} if workers is not None and self.shards == "auto" else {}
         options = options_of(self, source, seed=0, **shards)
         masks_of(source, options.reduction, seed=0)
-        from_rows = self.init is None
         return solver.make_plan(
-            source, problem_of(self), options, from_rows=from_rows, workers=workers, bandwidth=bandwidth
-        )
+            source, problem_of(self), options, from_rows=self.init is None, workers=workers, bandwidth=bandwidth,
+            resolve=lambda problem: resolved_problem(self, source, problem, options)[0],
+        )  # fmt: skip
 
     @property
     def progress_(self) -> str:

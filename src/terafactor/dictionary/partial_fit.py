@@ -17,6 +17,7 @@ from terafactor.errors import ParameterError
 from terafactor.problem import Problem
 from terafactor.solver.callbacks import Callback
 from terafactor.solver.state import State
+from terafactor.solver.warm_up import warm_up
 from terafactor.training.task import Start
 
 
@@ -45,6 +46,7 @@ class PartialFitTask(DictionaryTask):
                 "call fit to start over"
             )
         options = resumed_options(model, data, seed=start.seed, n_epochs=1, tol=0.0, max_time=None, shuffle=False)
+        warm_up(data, problem, options)
         if self.is_first:
             atoms = initial_atoms(model, data, problem, options)
             first_batch = SelectedRows(data, np.arange(min(options.batch_size, data.shape[0])))

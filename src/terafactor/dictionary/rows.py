@@ -18,7 +18,7 @@ from terafactor.errors import DataError, DataTypeError, FitWarning, ParameterErr
 if TYPE_CHECKING:
     from terafactor.dictionary.estimator import MaskedDictionaryLearning
 
-DTYPES = [np.float64, np.float32]
+KEPT_DTYPES = [np.float64, np.float32]
 """Types that are kept; other numeric types become float64."""
 
 UNNAMED = "Unnamed: 0"
@@ -43,7 +43,13 @@ def rows_of(estimator: MaskedDictionaryLearning, X: Any, *, reset: bool, name: s
     if not reset and name != "X" and np.ndim(X) == 2 and X.shape[1] != estimator.n_features_in_:
         raise DataError(f"{name} has {X.shape[1]} features, but X has {estimator.n_features_in_}")
     array = validate_data(
-        estimator, X, reset=reset, dtype=DTYPES, accept_sparse="csr", ensure_all_finite=False, accept_large_sparse=True
+        estimator,
+        X,
+        reset=reset,
+        dtype=KEPT_DTYPES,
+        accept_sparse="csr",
+        ensure_all_finite=False,
+        accept_large_sparse=True,
     )
     if reset:
         _notice_index(estimator, name)
@@ -104,4 +110,4 @@ def _fill_masked(estimator: MaskedDictionaryLearning, X: Any, name: str) -> Any:
         return X
     if estimator.missing != "nan":
         raise DataError(f"{name} is a masked array with masked entries: pass missing='nan' to treat them as missing")
-    return np.ma.filled(X.astype(X.dtype if X.dtype in DTYPES else np.float64), np.nan)
+    return np.ma.filled(X.astype(X.dtype if X.dtype in KEPT_DTYPES else np.float64), np.nan)

@@ -12,6 +12,7 @@ import numpy as np
 
 from terafactor import solver
 from terafactor._threads import resolve_threads
+from terafactor._typing import Array
 from terafactor.data import MatrixSource, open_source
 from terafactor.data.fingerprint import fingerprint
 from terafactor.data.masks import masks_of
@@ -112,12 +113,10 @@ class DictionaryTask(Task):
         problem, options = problem_of(model), options_of(model, data, seed=start.seed)
         warm_up(data, problem, options)
         started = time.perf_counter()
-        sample, atoms = sample_of(data, options), initial_atoms(model, data, problem, options)
-        problem = defaults.with_alpha(model.alpha, problem, sample, atoms, options)
+        problem, sample, atoms = resolved_problem(model, data, problem, options)
         n_bytes = 0 if data.in_memory else data.stored_bytes(np.arange(sample.shape[0]))
         if model.init is None:
             n_bytes += data.stored_bytes(np.arange(min(options.n_components, data.shape[0])))
-        masks_of(data, options.reduction, seed=0)  # refuse a reduction that is too large before anything changes
         state = State.start(atoms, problem, masked=options.masked)
         return FitSetup(problem, options, state, sample, 0, Elapsed(time.perf_counter() - started, n_bytes))
 
@@ -156,7 +155,8 @@ class DictionaryTask(Task):
             )
         if setup.sample is None:
             return []
-        return advice(data, setup.sample, state, setup.problem, setup.options, self.stopped_by)
+        auto = self.estimator.alpha == "auto"
+        return advice(data, setup.sample, state, setup.problem, setup.options, self.stopped_by, auto=auto)
 
     def _set_state(self, state: State) -> None:
         model = self.estimator
@@ -217,7 +217,16 @@ class DictionaryTask(Task):
         model.round_steps_ = state_dict.number("round_steps") if "round_steps" in numbers else 1
 
 
+def resolved_problem(
+    model: MaskedDictionaryLearning, source: MatrixSource, problem: Problem, options: SolverOptions
+) -> tuple[Problem, MatrixSource, Array]:
+    """Return the problem with alpha="auto" resolved, and what that takes: a sample of rows and initial atoms (k, p)."""
+    sample, atoms = sample_of(source, options), initial_atoms(model, source, problem, options)
+    return defaults.with_alpha(model.alpha, problem, sample, atoms, options), sample, atoms
+
+
 def sample_of(source: MatrixSource, options: SolverOptions) -> MatrixSource:
     """Return the rows on which alpha, convergence and the result are assessed."""
-    n_rows = defaults.sample_size(options.batch_size, source.shape[1], source.stored_share)
-    return sample_rows(source, n_rows, options.seed, allow_nan=options.missing)
+    fitting = defaults.SAMPLE_VALUES / max(source.shape[1] * source.stored_share, 1e-9)
+    n_rows = min(defaults.SAMPLE_BATCHES * options.batch_size, max(fitting, defaults.SMALLEST_SAMPLE))
+    return sample_rows(source, int(n_rows), options.seed, allow_nan=options.missing)

@@ -25,7 +25,7 @@ ALIKE = 1e-3
 PATIENCE = 64
 """Passes of coordinate descent after which the nonzero codes are found by a linear system."""
 
-SHARE = 4
+WORK_RATIO = 4
 """Bound on the multiplications in these systems, relative to those in the passes."""
 
 
@@ -158,7 +158,7 @@ def elastic_net_codes(grams, products, l1, l2, positive, tolerance, max_passes, 
     grams (b, k, k), or (1, k, k) where all rows share one; products (b, k); l1, l2 (b,); codes (b, k) in/out: start and
     result. A row has converged when every violation of the optimality conditions is below ``tolerance`` times its
     largest product. Passes over the nonzero coordinates alternate with passes over all, since most coordinates of a
-    sparse code stay zero. Every :data:`PATIENCE` passes :func:`solve_active` runs, within :data:`SHARE` times the
+    sparse code stay zero. Every :data:`PATIENCE` passes :func:`solve_active` runs, within :data:`WORK_RATIO` times the
     multiplications of the passes.
     """
     n_rows, k = codes.shape
@@ -184,8 +184,8 @@ def elastic_net_codes(grams, products, l1, l2, positive, tolerance, max_passes, 
                 n_active += code[j] != 0.0
             spent += n_active * k
             if waited >= PATIENCE:
-                while spent * SHARE >= n_active**3 / 3:
-                    spent -= n_active**3 / 3 / SHARE
+                while spent * WORK_RATIO >= n_active**3 / 3:
+                    spent -= n_active**3 / 3 / WORK_RATIO
                     if not solve_active(gram, wanted, l1[row], l2[row], code, active, system, target):
                         break
                     n_active -= 1

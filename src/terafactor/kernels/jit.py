@@ -30,6 +30,7 @@ PACKAGE = Path(__file__).parent.parent
 
 _kernels: list[Any] = []
 _uncached_reported = False
+_announcing = False
 
 
 def jit(function: Callable[..., Any]) -> Any:
@@ -94,27 +95,43 @@ def cache_folder() -> Path | None:
 
 
 class _Compilation(event.Listener):
-    """Announces the first compilation."""
+    """Announces the first compilation, and adds up the time of all."""
 
     def __init__(self, purpose: str) -> None:
         self.purpose = purpose
         self.announced = False
+        self.seconds = 0.0
+        self._depth = 0  # compiling a kernel compiles those that it calls
 
     def on_start(self, started: Any) -> None:
         if not self.announced:
             self.announced = True
             logger.warning("compiling kernels for %s, once on this machine ...", self.purpose, extra=NOTICE)
+        if self._depth == 0:
+            self._started = time.perf_counter()
+        self._depth += 1
 
     def on_end(self, ended: Any) -> None:
-        pass
+        self._depth -= 1
+        if self._depth == 0:
+            self.seconds += time.perf_counter() - self._started
 
 
 @contextlib.contextmanager
 def announcing_compilation(purpose: str) -> Generator[None, None, None]:
-    """Log a line when the block starts to compile something, and one with the time that it took."""
-    listener, started = _Compilation(purpose), time.perf_counter()
-    with event.install_listener("numba:compile", listener):
+    """Log a line when the block starts to compile something, and one with the time that compiling took.
+
+    An inner block does nothing: what it compiles is announced by the outer one.
+    """
+    global _announcing
+    if _announcing:
         yield
+        return
+    listener, _announcing = _Compilation(purpose), True
+    try:
+        with event.install_listener("numba:compile", listener):
+            yield
+    finally:
+        _announcing = False
     if listener.announced:
-        seconds = time.perf_counter() - started
-        logger.warning("compiled kernels for %s in %.1f s", purpose, seconds, extra=NOTICE)
+        logger.warning("compiled kernels for %s in %.1f s", purpose, listener.seconds, extra=NOTICE)

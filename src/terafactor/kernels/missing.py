@@ -11,7 +11,7 @@ from terafactor.kernels.blas import add_upper_square
 from terafactor.kernels.jit import jit
 from terafactor.kernels.statistics import add_rounding
 
-PANEL = 512
+GRAM_PANEL = 512
 """Features whose products are summed in the precision of the data; sums of panels are added in float64."""
 
 
@@ -50,7 +50,7 @@ def row_grams(syrk, features, observed, gram, precision, grams):
     or adds, whichever takes fewer features: what remains of a difference of nearly equal matrices is rounding error.
     """
     n_features, k = features.shape
-    panel, part = np.empty((PANEL, k), features.dtype), np.empty((k, k), features.dtype)
+    panel, part = np.empty((GRAM_PANEL, k), features.dtype), np.empty((k, k), features.dtype)
     chosen = np.empty(n_features + 1, np.int64)
     for row in range(len(observed)):
         seen, out = observed[row], grams[row]
@@ -65,8 +65,8 @@ def row_grams(syrk, features, observed, gram, precision, grams):
         for a in range(k):
             for b in range(k):
                 out[a, b] = gram[a, b] if subtract else 0.0
-        for first in range(0, n_chosen, PANEL):
-            last = min(first + PANEL, n_chosen)
+        for first in range(0, n_chosen, GRAM_PANEL):
+            last = min(first + GRAM_PANEL, n_chosen)
             for place in range(first, last):
                 source, target = features[chosen[place]], panel[place - first]
                 for j in range(k):

@@ -44,20 +44,6 @@ def sort_by_item(starts, items, values, next_place, sorted_users, sorted_values)
 
 
 @jit
-def mark_keys(keys, low, present):
-    """``present[keys - low] = True``. keys (n,) integers; present (m,) out."""
-    for place in range(len(keys)):
-        present[keys[place] - low] = True
-
-
-@jit
-def number_keys(keys, low, numbers, out):
-    """``out = numbers[keys - low]``. keys, out (n,); numbers (m,)."""
-    for place in range(len(keys)):
-        out[place] = numbers[keys[place] - low]
-
-
-@jit
 def first_duplicate(starts, items, last_user):
     """Return the place of the first rating whose user has rated its item before, -1 if there is none.
 

@@ -61,28 +61,28 @@ def accumulate_gram(syrk, factors, variances, chosen, values, first, last, panel
 
 
 @jit
-def add_prior(system, variance_sum, ridge, precision, pull, mean, n_components):
+def add_prior(system, variance_sum, ridge, precision, linear, mean, n_components):
     """Add variances, ridge and prior to a system (upper triangle) and to its right-hand side (last column).
 
-    precision (width, width) and pull (width,): noise * P and noise * P m; mean (width,): m.
+    precision (width, width) and linear (width,): noise * P and noise * P m; mean (width,): m.
     """
     last = system.shape[1] - 1
     for i in range(n_components):
         for j in range(i, n_components):
             system[i, j] += precision[i, j]
         system[i, i] += variance_sum[i] + ridge
-        system[i, last] += pull[i] + ridge * mean[i]
+        system[i, last] += linear[i] + ridge * mean[i]
 
 
 @jit
 def code_users(
-    syrk, factors, variances, starts, items, values, alpha, precision, pull, mean, noise, n_components, start, stop,
+    syrk, factors, variances, starts, items, values, alpha, precision, linear, mean, noise, n_components, start, stop,
     codes, code_variances, errors,
 ):  # fmt: skip
     """Compute the codes of the users from start to stop.
 
     factors, variances (p, width) of items; starts (b + 1,), items, values: ratings by user; alpha: ridge per rating;
-    precision, pull, mean: see :func:`add_prior`; codes, code_variances (b, width) out, mean and zero for a user without
+    precision, linear, mean: see :func:`add_prior`; codes, code_variances (b, width) out, mean and zero without
     ratings; errors (b,) out: expected sum of squared errors over the ratings of each user.
     """
     width = factors.shape[1]
@@ -101,18 +101,18 @@ def code_users(
         accumulate_gram(syrk, factors, variances, items, values, first, last, panel, system, variance_sum)
         for j in range(width):
             right[j] = system[j, width - 1]
-        add_prior(system, variance_sum, alpha * system.dtype.type(last - first), precision, pull, mean, n_components)
+        add_prior(system, variance_sum, alpha * system.dtype.type(last - first), precision, linear, mean, n_components)
         eliminate(system, n_components)
         read_solution(system, n_components, noise, code, code_variances[user])
         error = right[width - 1]
         for j in range(n_components):
-            error -= code[j] * right[j] + (code[j] - mean[j]) * pull[j]
+            error -= code[j] * right[j] + (code[j] - mean[j]) * linear[j]
         errors[user] = max(error, system.dtype.type(0))
 
 
 @jit
 def update_items(
-    syrk, codes, code_variances, starts, users, values, present, memory, totals, alpha, precision, pull, mean, noise,
+    syrk, codes, code_variances, starts, users, values, present, memory, totals, alpha, precision, linear, mean, noise,
     n_components, start, stop, statistics, weights, counts, factors, variances,
 ):  # fmt: skip
     """Add the codes of a batch to the statistics of its items from start to stop, and solve for these items.
@@ -141,6 +141,6 @@ def update_items(
                 system[i, j] = scale * statistic[i, j]
         for j in range(width):
             variance_sum[j] = 0  # the statistics contain the variances
-        add_prior(system, variance_sum, alpha * system.dtype.type(counts[item]), precision, pull, mean, n_components)
+        add_prior(system, variance_sum, alpha * system.dtype.type(counts[item]), precision, linear, mean, n_components)
         eliminate(system, n_components)
         read_solution(system, n_components, noise, factors[item], variances[item])

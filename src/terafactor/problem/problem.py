@@ -47,8 +47,8 @@ class Problem:
         """Return the codes (b, k), float64, for given inner products.
 
         gram (k, k) or (b, k, k), products (b, k): see :meth:`Penalty.codes`. share: s / p, for all rows or per row
-        (b,). The paper scales the data term by p / s. Scaling the penalty by s / p instead has the same minimizer; it
-        is done here and nowhere else.
+        (b,). The paper scales the data term by p / s. Scaling the penalty by s / p instead has the same minimizer;
+        the codes of steps and of ``encode`` get it here.
         """
         return self.penalty.codes(gram, products, float(self.alpha) * share, self.code_tolerance)
 

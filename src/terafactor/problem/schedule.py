@@ -75,7 +75,7 @@ class GrowingWindow:
     :math:`N \propto \sqrt{k R}`, so the unit u is a multiple of k. Counting rows instead of steps makes the window
     independent of the batch size. On finite data, a window longer than a pass only adds outdated codes.
 
-    If each feature is observed in some of the rows only, its row of B and the matrix C average over different rows.
+    If each feature is observed in some of the rows only, its column of B and the matrix C average over different rows.
     The resulting error is proportional to the signal, not to the noise, and requires the window to grow faster.
 
     Examples

@@ -19,11 +19,11 @@ from terafactor.training.trainer import Trainer
 
 
 class MatrixCompletion(Serving, ModelFileMixin, Reporting, BaseEstimator):
-    r"""Matrix completion for explicit ratings: predicts the ratings that users did not give.
+    r"""Predict the ratings that users did not give, by matrix completion of explicit ratings.
 
     A rating is modeled as ``mean + spread * code . factors``. By default the noise and the normal priors of codes and
     factors are learned with the model (variational Bayes), so there is nothing to tune. With a number for ``alpha``,
-    the squared error plus a ridge of ``alpha`` per rating on codes and factors is minimized instead.
+    the squared error plus a ridge penalty of ``alpha`` per rating on codes and factors is minimized instead.
     ``statistics="masked"`` is the algorithm of the paper.
 
     Parameters
@@ -31,10 +31,10 @@ class MatrixCompletion(Serving, ModelFileMixin, Reporting, BaseEstimator):
     n_components : int, default=30
         Number of factors, k.
     alpha : float or None, default=None
-        Ridge. None learns the regularization, one strength per direction (with "masked", None is 1.0). With
-        "per_feature" it multiplies the number of ratings, in units of their variance: values from 0.01 to 0.3 suit
-        ratings of any scale. With "masked" it is that of :class:`~terafactor.MaskedDictionaryLearning`, twice the
-        lambda of the paper.
+        Strength of the ridge penalty. None learns the regularization, one strength per direction (with "masked", None
+        means 1.0). With "per_feature", alpha multiplies the number of ratings and is in units of their variance: values
+        from 0.01 to 0.3 suit ratings of any scale. With "masked", it has the meaning of
+        :class:`~terafactor.MaskedDictionaryLearning`: twice the lambda of the paper.
     statistics : {"per_feature", "masked"}, default="per_feature"
         "per_feature" keeps one Gram matrix of codes per item; "masked" is Algorithm 1 of the paper, on ratings minus
         user and item biases.
@@ -42,13 +42,13 @@ class MatrixCompletion(Serving, ModelFileMixin, Reporting, BaseEstimator):
         With "per_feature", whether two of the factors are restricted to biases of users and items. Useful if ratings
         are few.
     stream : {"users", "items"}, default="users"
-        The side that is encoded in mini-batches; the other side has the statistics.
+        The side that is encoded in mini-batches; statistics are kept for the other side.
     codes : {"refit", "last"}, default="refit"
-        With "masked", whether predictions use codes recomputed at the end, or those of the last step of each user.
+        With "masked", whether predictions use codes recomputed at the end ("refit") or from the last step of each user.
     projection : {"masked", "exact"}, default="masked"
         With "masked", how atoms are projected onto the ball.
     damping : float, default=0.0
-        With "masked", the number of pseudo-ratings equal to the mean in each user and item bias.
+        With "masked", the number of pseudo-ratings equal to the mean that are added to each user and item.
     forgetting : float, default=0.9
         With "masked", the weight of step t is ``t ** -forgetting``.
     memory : float, default=0.56
@@ -86,7 +86,7 @@ class MatrixCompletion(Serving, ModelFileMixin, Reporting, BaseEstimator):
     user_biases_, item_biases_ : ndarray of shape (n_users,) or (n_items,)
         Biases added to the product of code and factors; zero with "per_feature", whose factors include them.
     mean_user_, mean_item_ : ndarray of shape (n_components,)
-        Code of unknown users and factors of unknown items; their biases are zero.
+        Code used for unknown users, and factors used for unknown items; their biases are zero.
     users_, items_ : ndarray of shape (n_users,) or (n_items,)
         Ids of users and items; row and column numbers if the ratings were a matrix.
     range_ : tuple of float
@@ -181,10 +181,10 @@ class MatrixCompletion(Serving, ModelFileMixin, Reporting, BaseEstimator):
         """Learn from further ratings of known or new users; X may contain new items.
 
         A rating of a known pair replaces the earlier one, and other ratings of a user are kept. Ratings that the model
-        has learned from already change nothing, so a call may be repeated. One step per ``batch_size`` users with new
+        has already learned from change nothing, so a call may be repeated. One step per ``batch_size`` users with new
         or changed ratings updates the items, and the codes of these users are computed from all of their ratings;
-        codes of other users do not change, nor with "masked" the biases of known items. If a callback or Ctrl-C stops
-        the call, all users of X have codes, from items that have learned up to then.
+        codes of other users and, with "masked", biases of known items do not change. If a callback or Ctrl-C stops the
+        call, all users of X get codes computed from the items learned so far.
 
         With ``stream="items"`` the roles of users and items are swapped. Checkpoints, and models written by earlier
         versions, do not hold the ratings of users: a warning is logged if X has known users, whose codes are then
@@ -217,9 +217,12 @@ class MatrixCompletion(Serving, ModelFileMixin, Reporting, BaseEstimator):
             "range": f"{self.range_[0]:g} to {self.range_[1]:g}",
         }
         found: dict[str, Any] = {
-            "data": facts, "objective_name": "RMSE on held-out ratings", "objective_is_error": True,
-            "feature_names": [str(item) for item in items.values],
+            "data": facts, "objective_name": RatingsTask.objective_name, "objective_is_error": True,
+            "row_name": self.stream, "feature_name": "items", "feature_names": [str(item) for item in items.values],
         }  # fmt: skip
+        if "data" in details:  # that of the run
+            names = {"rows": "users", "features": "items"}
+            details["data"] = {names.get(name, name): value for name, value in details["data"].items()}
         if self.stream == "items" and details.get("stopped_by", "") is None:
-            found["components"] = None  # until such a run ends, its atoms are factors of users
+            found["components"] = None  # until the run ends, its atoms are factors of users
         return super()._report_context(None, title=title, **(found | details))

@@ -1,4 +1,4 @@
-"""Report panels of rating models, in place of those about atoms."""
+"""Report panels of rating models, which replace those about atoms."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ N_EXTREMES = 5
 """Items shown at each end of a direction."""
 
 SECTION = """
-<p>Principal directions of the item factors, with the items at each end. Items with few ratings stay near the
+<p>Principal directions of the item factors, with the items at each end. Items with few ratings are near the
 middle.</p>
 <table class="figures"><thead><tr><th></th><th>share of the variance</th><th>one end</th><th>the other end</th></tr>
 </thead><tbody>
@@ -38,9 +38,9 @@ class Direction:
 
 
 class DirectionsPanel(Panel):
-    """Shows principal directions of the item factors, since rotating the factors does not change the model."""
+    """Show principal directions of the item factors: single factors have no meaning, since they can be rotated."""
 
-    name, title = "atoms", "What items differ in"
+    name, title = "atoms", "How items differ"
 
     def applies(self, context: ReportContext) -> bool:
         return context.components is not None and context.components.shape[1] > 1
@@ -52,7 +52,7 @@ class DirectionsPanel(Panel):
 
 
 class NoSimilarityPanel(Panel):
-    """Hides the correlations between atoms, which are meaningless for factors that can be rotated."""
+    """Hide the correlations between atoms, which have no meaning for factors that can be rotated."""
 
     name, title = "correlation", "Correlation between factors"
 

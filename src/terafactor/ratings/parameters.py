@@ -40,7 +40,7 @@ def method_of(estimator: Any, seed: int) -> Method:
 
 
 def check_parameters(estimator: Any) -> None:
-    """Refuse invalid parameters; the solver validates those that it alone uses."""
+    """Refuse invalid parameters; the solver validates those that only it uses."""
     _one_of("statistics", estimator.statistics, "per_feature", "masked")
     _one_of("stream", estimator.stream, "users", "items")
     _one_of("codes", estimator.codes, "refit", "last")

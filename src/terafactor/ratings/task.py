@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from terafactor._threads import Executor
+from terafactor._threads import Threads
 from terafactor.errors import DataError, ParameterError
+from terafactor.kernels.jit import announcing_compilation
 from terafactor.kernels.ratings import row_width
 from terafactor.ratings.evaluation.metrics import rmse
 from terafactor.ratings.methods.method import Method
@@ -35,6 +36,7 @@ class RatingsTask(Task):
     """Learns from a table of ratings: ``fit``."""
 
     kind = "MatrixCompletion"
+    objective_name = "RMSE on held-out ratings"
     shows_rows = False
     estimator: MatrixCompletion
     start: Start
@@ -42,7 +44,7 @@ class RatingsTask(Task):
 
     method: Method
     held_out: RatingTable | None = None
-    """Set by :meth:`hold_out`: ``recommend`` must not offer these items either."""
+    """Set by :meth:`hold_out`. ``recommend`` excludes these items, too."""
 
     def open_data(self, X: Any) -> RatingTable:
         check_parameters(self.estimator)
@@ -69,9 +71,9 @@ class RatingsTask(Task):
         low, high = (float(bound(train.values)) for bound in (np.min, np.max))
 
         def evaluate(learner: RunningFit) -> float:
-            with Executor(method.n_threads) as executor:
+            with Threads(method.n_threads) as threads:
                 items = item_model(learner)
-                predicted = items.with_users(items.encode(*rows, executor)).predict(test.users, test.items, executor)
+                predicted = items.with_users(items.encode(*rows, threads)).predict(test.users, test.items, threads)
             return rmse(np.clip(predicted, low, high) if model.clip else predicted, test.values)
 
         return evaluate
@@ -86,8 +88,8 @@ class RatingsTask(Task):
             logger.info("held out %s of %s ratings for evaluation", f"{n_held_out:,}", f"{len(data) + n_held_out:,}")
         if low == high:
             logger.warning(
-                "all ratings are %g, and all predictions will be: nothing can be learned from equal ratings, such as "
-                "clicks or purchases recorded as ones", low,
+                "all ratings are %g, and so are all predictions: nothing can be learned from equal ratings, such as "
+                "clicks or purchases recorded as 1", low,
             )  # fmt: skip
 
     def learn(self, data: RatingTable, callbacks: Sequence[Callback]) -> None:
@@ -95,8 +97,8 @@ class RatingsTask(Task):
         rows = oriented(data, model.stream)
         state_dict = None if start.state_dict is None else start.state_dict.section("state")
         model._state = method.learn(rows, callbacks, start=state_dict, elapsed=start.elapsed)
-        with Executor(method.n_threads) as executor:
-            codes = method.codes(model._state, rows, executor)
+        with Threads(method.n_threads) as threads:
+            codes = method.codes(model._state, rows, threads)
         self._set_model(codes, data.user_ids, data.item_ids)
         model._history = RatingHistory.of(data, self.held_out)
 
@@ -106,7 +108,7 @@ class RatingsTask(Task):
         model = model.transposed(codes) if self.estimator.stream == "items" else model.with_users(codes)
         for factors in (model.user_factors, model.item_factors):
             if factors.size and not np.isfinite([factors.min(), factors.max()]).all():
-                raise DataError("the fit diverged to NaN or infinity: start again from ratings of a usual scale")
+                raise DataError("the fit diverged to NaN or infinity: rescale the ratings and fit again")
         self.estimator._set_model(model, users, items)
 
     def state_dict(self, state_dict: StateDict | None = None) -> StateDict:
@@ -186,13 +188,14 @@ class PartialRatingsTask(RatingsTask):
     def prepare(self, data: RatingTable, start: Start) -> None:
         self.method = method_of(self.estimator, start.seed)
 
+    @announcing_compilation("ratings")
     def learn(self, data: RatingTable, callbacks: Sequence[Callback]) -> None:
         model, method, by_items = self.estimator, self.method, self.estimator.stream == "items"
         rows = oriented(data, model.stream)
         update = (model._history.transposed(len(model.items_)) if by_items else model._history).updated(rows)
         if update.n_without_ratings:
             logger.warning(
-                "the model does not hold the earlier ratings of %d of these %s (it is a checkpoint, or of an earlier "
+                "the model does not hold the earlier ratings of %d of these %s (it is a checkpoint, or from an earlier "
                 "version): their codes are computed from X alone, so pass all of their ratings",
                 update.n_without_ratings, model.stream,
             )  # fmt: skip
@@ -200,8 +203,8 @@ class PartialRatingsTask(RatingsTask):
             model._state = method.learn_more(model._state, update, callbacks)
         else:
             model._state = model._state.resized(*rows.shape)
-        with Executor(method.n_threads) as executor:
-            codes = method.codes(model._state, update.rows, executor)
+        with Threads(method.n_threads) as threads:
+            codes = method.codes(model._state, update.rows, threads)
         codes = codes.updating(self._codes_before(), np.unique(update.rows.users))
         self._set_model(codes, data.user_ids, data.item_ids)
         model._history = update.history.transposed(rows.shape[1]) if by_items else update.history
@@ -222,7 +225,7 @@ def oriented(table: RatingTable, stream: str) -> RatingTable:
 
 
 def _renumbered(table: RatingTable, known: RatingTable) -> RatingTable:
-    """Return ratings with the numbers of another table, -1 for users and items that it does not have."""
+    """Return ratings with the numbers of another table, -1 for users and items that are not in it."""
     users = known.user_ids.find(table.user_ids.values)[table.users]
     items = known.item_ids.find(table.item_ids.values)[table.items]
     return RatingTable(

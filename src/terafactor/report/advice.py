@@ -1,4 +1,4 @@
-"""Advice: what the figures of a run say about it, and what to do."""
+"""Notices about a run: problems that its results show, and remedies."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ STILL_FALLING = 0.01
 """Relative decrease over the last fifth of the rows above which more epochs would help."""
 
 BEYOND_CHANCE = 3.0
-"""Standard errors that a change must exceed to count: a flat curve with noise neither falls nor rises."""
+"""A change counts if it exceeds this many standard errors, so that noise on a flat curve is ignored."""
 
-ALIKE = 0.95
+DUPLICATE_CORRELATION = 0.95
 """Absolute cosine above which two atoms count as copies."""
 
 WANTED_VISITS = 30
-"""Steps in which masked statistics should see each feature."""
+"""Number of steps in which masked statistics should see each feature."""
 
 
 @dataclass(frozen=True)
 class Notice:
-    """Something that the reader should know."""
+    """A problem or a hint, with a remedy."""
 
     what: str
     """What was found: a sentence."""
@@ -37,8 +37,10 @@ class Notice:
 
 def notices(context: ReportContext) -> list[Notice]:
     """Return the notices about a run, the most serious first."""
-    found = [check(context) for check in CHECKS]
-    return [*(notice for notice in found if notice is not None), *(Notice(text) for text in context.warnings)]
+    checks = [check for check in CHECKS if not (context.advice and check in SYMPTOMS)]
+    found = [check(context) for check in checks]
+    advice = [f"{text[0].upper()}{text[1:]}." for text in context.advice]
+    return [*(notice for notice in found if notice is not None), *map(Notice, (*advice, *context.warnings))]
 
 
 def not_finite(context: ReportContext) -> Notice | None:
@@ -50,13 +52,13 @@ def not_finite(context: ReportContext) -> Notice | None:
 
 def ended_early(context: ReportContext) -> Notice | None:
     """Something other than the last epoch ended the run."""
-    if context.stopped_by in (None, "n_epochs", "tol"):  # "tol" is how a fit should end
+    if context.stopped_by in (None, "n_epochs", "tol"):  # a fit should end by "tol"
         return None
     max_time = context.parameters.get("max_time")
     known = {
         "max_time": Notice(
             f"The time limit ended the run before the last epoch (max_time={_format.setting(max_time)} s).",
-            "Resume the run with a larger max_time, or raise reduction to do more in the same time.",
+            "Resume the run with a larger max_time.",
         ),
         "interrupt": Notice("The run was interrupted.", "The model is usable; resume the run to finish it."),
         "callback": Notice("A callback stopped the run before the last epoch."),
@@ -116,7 +118,7 @@ def rose(context: ReportContext) -> Notice | None:
     larger = "" if context.parameters.get("alpha") is None else " a larger alpha,"
     return Notice(
         f"The {context.objective_name} ended {_format.percent(float(rise))} above its lowest value.",
-        f"The model may fit its rows too closely: use fewer atoms,{larger} or more rows.",
+        f"The model may overfit its rows: use fewer atoms,{larger} or more rows.",
     )
 
 
@@ -157,11 +159,11 @@ def alike_atoms(context: ReportContext) -> Notice | None:
     if context.components is None or len(context.components) < 2:
         return None
     cosines = np.abs(context.similarity.cosines)
-    copies = int((np.triu(cosines, 1).max(axis=0) > ALIKE).sum())
+    copies = int((np.triu(cosines, 1).max(axis=0) > DUPLICATE_CORRELATION).sum())
     if copies == 0:
         return None
     return Notice(
-        f"Atoms that nearly duplicate another one (correlation above {ALIKE}): {copies:,}.",
+        f"Atoms that nearly duplicate another one (correlation above {DUPLICATE_CORRELATION}): {copies:,}.",
         f"Lower n_components{_now(context, 'n_components')}: fewer atoms would fit as well.",
     )
 
@@ -182,3 +184,6 @@ CHECKS: tuple[Callable[[ReportContext], Notice | None], ...] = (
     unused_atoms,
     alike_atoms,
 )
+
+SYMPTOMS = (all_codes_zero, unused_atoms, alike_atoms)
+"""Checks that are left out if the fit has warnings: it knows the cause, such as the scale of a column."""

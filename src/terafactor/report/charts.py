@@ -15,7 +15,7 @@ from terafactor.report.markup import embed_json, fragment
 N_BUCKETS = 400
 """Buckets of a long curve; each keeps its first, last, lowest and highest point."""
 
-DIGITS = 7
+DIGITS = 9
 """Significant digits of the numbers in the page."""
 
 
@@ -62,7 +62,7 @@ def line_chart(
 ) -> str:
     """Return a chart of curves on shared axes, with hover and zoom; buttons select the horizontal axis.
 
-    The caption must say what the chart shows: it is all that a screen reader has.
+    The caption must describe what the chart shows, for screen readers.
 
     Examples
     --------
@@ -113,10 +113,10 @@ def histogram(caption: str, x_axis: Axis, values: Array, *, bins: Array | int = 
 
 
 def thin(values: Array, n_buckets: int = N_BUCKETS) -> Indices:
-    """Return the points of a curve to draw: all of a short one, else the extremes of buckets.
+    """Return the points of a curve to draw: all if it is short, otherwise the extremes of buckets.
 
-    Half of the bucket edges are evenly spaced and half are geometric, so that the beginning, which changes most and
-    which a logarithmic axis stretches, keeps its points.
+    Half of the bucket edges are evenly spaced and half are geometric, so that more points are kept at the beginning,
+    which changes most and which a logarithmic axis enlarges.
     """
     n_points = len(values)
     if n_points <= 4 * n_buckets:
@@ -157,5 +157,5 @@ def _figure(
 
 
 def _plain(values: Array) -> list[float]:
-    """Return numbers for JSON: integers where they are whole, else rounded."""
+    """Return numbers for JSON: integers if they are whole, otherwise rounded."""
     return [int(value) if value == int(value) else float(f"{value:.{DIGITS}g}") for value in values.tolist()]

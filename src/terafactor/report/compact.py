@@ -10,7 +10,7 @@ from terafactor.report.context import ReportContext
 from terafactor.report.markup import fragment
 from terafactor.report.panels.summary import newest
 
-MAX_ATOMS = 40
+COMPACT_ATOMS = 40
 """Atoms shown."""
 
 COMPACT = """
@@ -60,9 +60,9 @@ def _curve(context: ReportContext) -> str:
 
 
 def _mosaic(context: ReportContext) -> str:
-    """Return some atoms side by side if they are pictures, else an empty string."""
+    """Return some atoms side by side if they are pictures, otherwise an empty string."""
     if context.picture_shape is None or context.components is None:
         return ""
-    shown = context.atom_order[:MAX_ATOMS]
+    shown = context.atom_order[:COMPACT_ATOMS]
     atoms = context.components[shown].reshape(len(shown), *context.picture_shape)
     return pictures.picture(pictures.sprite(pictures.gray(pictures.shrink(atoms, 64 * 64)), across=20))

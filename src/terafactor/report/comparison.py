@@ -8,12 +8,12 @@ from terafactor import _format
 from terafactor.errors import ParameterError
 from terafactor.report.context import ReportContext
 
-PROBLEM = ("alpha", "penalty", "constraint", "positive_code", "positive_dict")
+PROBLEM_PARAMETERS = ("alpha", "penalty", "constraint", "positive_code", "positive_dict")
 """Parameters that define the objective: its values are comparable only if these are equal."""
 
 
 def check_kinds(contexts: Sequence[ReportContext]) -> None:
-    """Refuse runs of different estimators, whose objectives have nothing in common."""
+    """Refuse runs of different estimators, which minimize unrelated objectives."""
     kinds = {context.kind: context.title for context in contexts}
     if len(kinds) > 1:
         found = ", ".join(f"{title} of {kind}" for kind, title in kinds.items())
@@ -23,11 +23,11 @@ def check_kinds(contexts: Sequence[ReportContext]) -> None:
 def differences(contexts: Sequence[ReportContext]) -> str:
     """Return the differences between runs that make their objectives incomparable, as text; "" if there are none.
 
-    Prediction errors are comparable whatever was minimized, if the data is the same.
+    Prediction errors are comparable if the data is the same, whatever the objective.
     """
     errors = all(context.objective_is_error and context.held_out for context in contexts)
     found = []
-    for name in () if errors else PROBLEM:
+    for name in () if errors else PROBLEM_PARAMETERS:
         values = dict.fromkeys(_format.setting(context.parameters.get(name)) for context in contexts)
         if len(values) > 1:
             found.append(f"{name} ({', '.join(values)})")

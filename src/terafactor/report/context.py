@@ -82,7 +82,7 @@ class RowSample:
 
 @dataclass(frozen=True)
 class ReportContext:
-    """What the report of one run shows. Panels read it and change nothing.
+    """The content of the report of one run. Panels must not modify it.
 
     Examples
     --------
@@ -116,8 +116,14 @@ class ReportContext:
     objective_name: str = "held-out objective"
     """Name of :attr:`Evaluation.objective`."""
 
+    row_name: str = "rows"
+    """What rows are."""
+
+    feature_name: str = "features"
+    """What features are."""
+
     objective_is_error: bool = False
-    """Whether that is a prediction error, which is comparable between runs that minimize different objectives."""
+    """Whether the objective is a prediction error, comparable between runs that minimize different objectives."""
 
     stopped_by: str | None = None
     """What ended the run: "n_epochs", "tol", "max_time", "callback" or "interrupt"; None while it runs."""
@@ -143,6 +149,9 @@ class ReportContext:
     n_unseen_features: int = 0
     """Features that no step has seen."""
 
+    advice: Sequence[str] = ()
+    """Warnings of the fit about its result."""
+
     warnings: Sequence[str] = ()
     """Further notices: full sentences."""
 
@@ -150,7 +159,7 @@ class ReportContext:
     """Panels that the estimator adds to the page."""
 
     compared_on_held_out: bool = False
-    """Whether it is compared with a run that has held-out rows, so that only these count as progress."""
+    """Whether the run is compared with one that has held-out rows, so that only these measure progress."""
 
     def shaped(self, geometry: tuple[int, ...]) -> ReportContext:
         """Return the context with atoms as pictures of this shape; refuse a shape that does not fit them."""
@@ -184,20 +193,20 @@ class ReportContext:
 
     @cached_property
     def progress(self) -> Array:
-        """The held-out objective of each evaluation if there is one, else the surrogate (n,); NaN where unknown."""
+        """The held-out objective of each evaluation or, without one, the surrogate (n,); NaN where unknown."""
         values = [line.objective if self.held_out else line.surrogate for line in self.history]
         return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
 
     @property
     def known_progress(self) -> Array:
-        """The known values of :attr:`progress`."""
+        """The known values of :attr:`progress` (m,)."""
         return self.progress[np.isfinite(self.progress)]
 
     @cached_property
     def atom_order(self) -> Indices:
-        """Atoms in the order to show them: the most used first if there is a sample of rows, else by number."""
+        """Atoms (k,) in display order: those that most rows use first; by number if there is no sample of rows."""
         if self.sample is not None:
-            return np.argsort(-np.abs(self.sample.codes).sum(axis=0), kind="stable")
+            return np.lexsort([-self.sample.magnitude, -self.sample.usage])
         return np.arange(0 if self.components is None else len(self.components))
 
     @cached_property

@@ -12,7 +12,7 @@ WIDTH, HEIGHT = 160, 48
 
 
 def curve(*lines: Array, width: int = WIDTH, height: int = HEIGHT, label: str = "") -> str:
-    """Return lines (n,) drawn over each other on one scale, with a rule at zero if it is in range.
+    """Return overlaid lines (n,) on one scale, with a rule at zero if it is in range.
 
     If a line has more points than the drawing has columns, each column spans its lowest and highest point.
     """

@@ -30,7 +30,7 @@ def fragment(template: str, **values: Any) -> str:
 def embed_json(value: Any) -> str:
     """Return a value as JSON for a ``<script type="application/json">``, without any ``<`` that could end it.
 
-    NaN and infinity, which JSON lacks, are refused.
+    NaN and infinity are refused: JSON cannot represent them.
     """
     from markupsafe import Markup
 

@@ -40,7 +40,7 @@ class Panel(ABC):
         """Return the section for one run, made by :func:`fragment`; plain text is escaped."""
 
     def of(self, context: ReportContext) -> Panel:
-        """Return the panel of this name that the estimator of a run supplies; else this one."""
+        """Return the panel of this name that the estimator of a run supplies; by default this one."""
         return next((panel for panel in context.panels if panel.name == self.name), self)
 
     def compare(self, contexts: Sequence[ReportContext]) -> str:

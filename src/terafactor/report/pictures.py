@@ -66,7 +66,7 @@ def gray(values: Array, scale: Array | float | None = None) -> Pixels:
 
 
 def signed(values: Array, scale: float) -> Pixels:
-    """Return values (height, width) as colors: orange above zero, blue below, more opaque the larger they are.
+    """Return values (height, width) as colors: orange above zero, blue below; larger values are more opaque.
 
     Zero is transparent, so that the picture fits light and dark pages.
     """

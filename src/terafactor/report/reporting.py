@@ -54,7 +54,7 @@ class Reporting:
         ----------
         path : path
             The HTML file; replaced if it exists.
-        X : what fit takes, optional
+        X : any input of fit, optional
             Rows to show: which atoms they use, and how well they are reconstructed. A few hundred of them are read.
         title : str, optional
             By default the name of the estimator.
@@ -78,7 +78,7 @@ class Reporting:
         return ()
 
     def _link(self, directory: Path) -> None:
-        """Let reports in a directory link to other files there; by default there are none."""
+        """Add links to other files in a directory to the reports in it; by default none."""
 
     def _rows_to_show(self, X: Any) -> MatrixSource:
         """Return the rows of X as a source."""
@@ -99,6 +99,7 @@ class Reporting:
             "components": self.components_,
             "geometry": getattr(self, "geometry_", None),
             "feature_names": _feature_names(self),
+            "advice": getattr(self, "_advice", ()),
             "sample": None if source is None else self._sample(source),
             **_visits(self),
         }
@@ -144,7 +145,7 @@ def describe(source: MatrixSource) -> dict[str, Any]:
 
 
 def _parameters(estimator: Any) -> dict[str, Any]:
-    """Return the parameters, with the chosen value in the place of "auto"."""
+    """Return the parameters, with the chosen value instead of "auto"."""
     chosen = {name: getattr(estimator, f"{name}_", None) for name in ("statistics", "reduction", "alpha", "batch_size")}
     return estimator.get_params(deep=False) | {name: value for name, value in chosen.items() if value is not None}
 

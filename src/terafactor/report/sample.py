@@ -15,7 +15,7 @@ MAX_ROWS = 256
 """Rows in a sample: enough to see which atoms are used."""
 
 MAX_VALUES = 2**23
-"""Values in a sample: fewer rows if they are long."""
+"""Values in a sample, which has fewer rows if they are long."""
 
 
 def sample_rows(

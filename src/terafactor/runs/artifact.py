@@ -2,9 +2,9 @@
 
 ``arrays.safetensors`` holds the arrays, ``manifest.json`` everything else: format version, kind, parameters, numbers,
 library versions, fingerprint of the data, dtype, shape and memory order of each array, size and sha256 of the file of
-arrays, and the sha256 of the manifest itself. There is no clock and no host name in it: equal fits give equal files.
+arrays, and the sha256 of the manifest itself. It has no time and no host name: equal fits give equal files.
 
-Reading executes nothing, and allocates nothing before sizes and digests agree.
+Reading executes no code, and allocates no arrays before sizes and digests are verified.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from terafactor.solver.state_dict import StateDict
 
 FORMAT = "terafactor artifact"
 MAJOR, MINOR = 1, 1
-"""A reader refuses another major version; a minor version adds what older readers may ignore."""
+"""Readers refuse other major versions. Minor versions only add content that older readers may ignore."""
 
 MANIFEST, ARRAYS = "manifest.json", "arrays.safetensors"
 MAX_MANIFEST_BYTES = 2**28
-"""A larger manifest is refused unread."""
+"""Larger manifests are refused without being read."""
 
-DTYPES = ("float32", "float64", "int8", "uint8", "int16", "int32", "int64", "bool")
+SAVED_DTYPES = ("float32", "float64", "int8", "uint8", "int16", "int32", "int64", "bool")
 LIBRARIES = ("terafactor", "numpy", "scipy", "numba")
 
 VERSIONS = Rule("a table of strings", lambda value: TABLE.holds(value) and all(map(is_text, value.values())))
@@ -49,7 +49,7 @@ SCHEMA: Schema = {
     "versions": VERSIONS,
 }
 ARRAY_SCHEMA: Schema = {
-    "dtype": Rule(f"one of {', '.join(DTYPES)}", lambda value: is_text(value) and value in DTYPES),
+    "dtype": Rule(f"one of {', '.join(SAVED_DTYPES)}", lambda value: is_text(value) and value in SAVED_DTYPES),
     "order": Rule("'C' or 'F'", lambda value: value in ("C", "F")),
     "shape": Rule(
         "a list of integers >= 0 and below 2^48",
@@ -60,7 +60,7 @@ ARRAY_SCHEMA: Schema = {
 
 @dataclass(frozen=True)
 class Artifact:
-    """The content of a file: the parameters of an estimator and what it had learned at some moment.
+    """The content of a model file or checkpoint: the parameters of an estimator and its learned state.
 
     Examples
     --------
@@ -77,20 +77,20 @@ class Artifact:
     """Parameters of the estimator, as plain values."""
 
     state_dict: StateDict
-    """What it learned."""
+    """Learned state."""
 
     fingerprint: str | None = None
     """Digest of the training data."""
 
     identity: str | None = None
-    """Digest of what defines the run; None outside of runs, and in files of version 1.0."""
+    """Digest of the settings that define the run; None outside of runs, and in files of version 1.0."""
 
     versions: Mapping[str, str] = field(default_factory=lambda: {name: version(name) for name in LIBRARIES})
     """Versions of the libraries that wrote it."""
 
 
 def write_artifact(artifact: Artifact, folder: Path | str, *, overwrite: bool = False) -> Path:
-    """Write a folder that is complete or absent, whatever stops the process.
+    """Write a folder atomically: if the process is killed, the folder is complete or absent.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def write_artifact(artifact: Artifact, folder: Path | str, *, overwrite: bool = 
 
 
 def read_artifact(folder: Path | str) -> Artifact:
-    """Read a folder that :func:`write_artifact` wrote; refuse one that is damaged, foreign or of another version.
+    """Read a folder that :func:`write_artifact` wrote; refuse other, damaged or incompatible ones.
 
     Examples
     --------
@@ -149,7 +149,7 @@ def read_artifact(folder: Path | str) -> Artifact:
 
 
 def find_artifact(folder: Path) -> Path:
-    """Return the folder, or the one that it was to replace if a process was killed in between."""
+    """Return the folder, or its previous version if a process was killed while replacing it."""
     if folder.exists():
         return folder
     found = [path for path in folders_replaced(folder) if (path / MANIFEST).is_file()]
@@ -166,10 +166,14 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     with storage_errors(path, "read"):
         if not path.is_file():
-            raise DataError(f"{folder} is not a model or checkpoint: it has no {MANIFEST}")
+            why = f"it has no {MANIFEST}" if folder.exists() else "it does not exist"
+            raise DataError(f"{folder} is not a model or checkpoint: {why}")
         size = path.stat().st_size
         if size > MAX_MANIFEST_BYTES:
-            raise DataError(f"{path} has {size:,} bytes, more than any manifest: it was not written by terafactor")
+            raise DataError(
+                f"{path} has {size:,} bytes, but a manifest has at most {MAX_MANIFEST_BYTES:,}: it was not written by "
+                "terafactor"
+            )
         content = path.read_bytes()
     manifest = _parse(content, path)
     _check_version(manifest, path)
@@ -196,7 +200,7 @@ def _manifest(artifact: Artifact, described: dict[str, Any], file: Path) -> byte
 
 
 def _canonical(manifest: Mapping[str, Any]) -> bytes:
-    """Return the only accepted spelling of a manifest, so that any changed byte is noticed."""
+    """Return the only accepted bytes of a manifest, so that any changed byte is detected."""
     return (json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=True) + "\n").encode()
 
 
@@ -220,11 +224,11 @@ def _check_version(manifest: dict[str, Any], path: Path) -> None:
         raise DataError(f"{path} is not a manifest of terafactor: its format is {manifest.get('format')!r}")
     found = manifest.get("version")
     if not (isinstance(found, list) and len(found) == 2 and all(type(number) is int for number in found)):
-        raise DataError(f"{path} must state a version of two integers, got {found!r}")
+        raise DataError(f"the version in {path} must be two integers, got {found!r}: it is damaged or was edited")
     if found[0] != MAJOR:
         raise DataError(
-            f"{path} has format version {found[0]}.{found[1]}, this terafactor reads {MAJOR}.x: "
-            f"use the terafactor that wrote it ({manifest.get('versions')})"
+            f"{path} has format version {found[0]}.{found[1]}, but this version of terafactor reads {MAJOR}.x: "
+            f"use the version that wrote it ({manifest.get('versions')})"
         )
 
 
@@ -238,6 +242,7 @@ def _write_arrays(arrays: Mapping[str, Array], path: Path) -> dict[str, Any]:
     with storage_errors(path):
         try:
             save_file(stored, path)
+            path.chmod(path.parent.stat().st_mode & 0o666)  # safetensors makes it readable by its owner only
         except SafetensorError as error:  # which has no errno
             raise OSError(None, str(error)) from error
     return {
@@ -247,7 +252,7 @@ def _write_arrays(arrays: Mapping[str, Array], path: Path) -> dict[str, Any]:
 
 
 def _read_arrays(path: Path, manifest: dict[str, Any]) -> dict[str, Array]:
-    """Read the arrays once size, digest and header agree with the manifest."""
+    """Read the arrays after checking size, digest and header against the manifest."""
     from safetensors import SafetensorError, safe_open
 
     _check_file(path, manifest)
@@ -263,10 +268,10 @@ def _check_file(path: Path, manifest: dict[str, Any]) -> None:
     expected = manifest["files"][ARRAYS]
     with storage_errors(path, "read"):
         if not path.is_file():
-            raise DataError(f"{path} is missing")
+            raise DataError(f"{path} is missing: the model or checkpoint is incomplete")
         size = path.stat().st_size
     if size != expected["bytes"]:
-        raise DataError(f"{path} is damaged: it has {size:,} bytes, {expected['bytes']:,} by {MANIFEST}")
+        raise DataError(f"{path} is damaged: it has {size:,} bytes instead of {expected['bytes']:,}")
     if _digest(path) != expected["sha256"]:
         raise DataError(f"{path} is damaged: its content does not match the sha256 in {MANIFEST}")
 

@@ -42,7 +42,7 @@ class CheckpointPolicy:
     """Steps between two checkpoints; None counts time only."""
 
     keep: int = 2
-    """Number of newest checkpoints to keep."""
+    """Number of most recent checkpoints to keep."""
 
     keep_every: int | None = None
     """Also keep the first checkpoint at or after each multiple of ``keep_every * steps`` steps; None keeps none."""
@@ -72,7 +72,7 @@ class Checkpointer:
     make_artifact : callable taking a StateDict and returning an Artifact
         Returns the content of a checkpoint.
     before : callable taking a Snapshot
-        Called before each checkpoint, to write what must not be older than it.
+        Called before each checkpoint, to write files that must not be older.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Checkpointer:
         self._prune(step)
 
     def _prune(self, newest_step: int) -> None:
-        """Remove old checkpoints; a failure only costs space, so the run continues."""
+        """Remove old checkpoints. A failure is only logged, since it does not affect the run."""
         written = [path for path in checkpoints(self.folder) if step_of(path) <= newest_step]  # later ones are damaged
         steps = itertools.pairwise([0, *map(step_of, written)])
         for path, (before, step) in zip(written[: -self.policy.keep], steps, strict=False):
@@ -126,7 +126,7 @@ class Checkpointer:
                 try:
                     remove_folder(path)
                 except StorageError as error:
-                    logger.warning("an old checkpoint stays: %s", error)
+                    logger.warning("an old checkpoint was not removed: %s", error)
 
     def _is_kept(self, step: int, before: int) -> bool:
         """Return whether keep_every keeps a checkpoint, given the step of the one before it."""
@@ -137,7 +137,7 @@ class Checkpointer:
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """Return the checkpoints in a folder, oldest first. Symbolic links are not ours, and are ignored."""
+    """Return the checkpoints in a folder, oldest first. Symbolic links are ignored."""
     with storage_errors(folder, "read"):
         if not folder.is_dir():
             return []

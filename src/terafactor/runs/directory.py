@@ -23,6 +23,7 @@ from logging import Handler
 from pathlib import Path
 from typing import Any
 
+from terafactor._checks import check_regular
 from terafactor._durable import no_follow, remove_leftovers, storage_errors, try_lock, write_durably
 from terafactor._format import LogFormatter
 from terafactor.errors import DataError, ParameterError, StorageError
@@ -33,10 +34,10 @@ from terafactor.runs.schema import COUNT, SHAPE, SOURCE, TABLE, TEXT, Rule, Sche
 logger = logging.getLogger("terafactor")
 
 RETRY_SECONDS = 0.1
-"""Wait before a second try to lock: another process may have looked whether the run is in use."""
+"""Seconds before locking is tried again: another process may have checked whether the run is in use."""
 
 MAX_CONFIG_BYTES = 2**26
-"""A larger configuration is refused unread."""
+"""Larger configurations are refused without being read."""
 
 CONFIG: Schema = {
     "kind": TEXT,
@@ -51,7 +52,7 @@ CONFIG: Schema = {
     "parameters": TABLE,
 }
 HOLDOUT: Schema = {"rows": COUNT.optional()}
-"""The rest is for the task to check, which chose the rows."""
+"""The task that chose the rows checks the other fields."""
 
 
 class RunDirectory:
@@ -81,13 +82,13 @@ class RunDirectory:
 
     @property
     def is_run(self) -> bool:
-        """Whether a run was started here."""
+        """Whether a run was started in this directory."""
         with storage_errors(self.config_file, "read"):
             return self.config_file.is_file()
 
     @property
     def has_steps(self) -> bool:
-        """Whether a step of a run is on the disk; a run without one may be started again."""
+        """Whether an evaluation, a checkpoint or a model is on the disk; a run without any may be started again."""
         evaluated = self.metrics_file.is_file() and self.metrics_file.stat().st_size > 0
         return evaluated or bool(checkpoints(self.checkpoints)) or find_artifact(self.model).exists()
 
@@ -101,15 +102,7 @@ class RunDirectory:
         """Read the configuration."""
         if not self.is_run:
             raise DataError(f"{self.path} is not a run directory: it has no config.toml")
-        with storage_errors(self.config_file, "read"):
-            size = self.config_file.stat().st_size
-            if size > MAX_CONFIG_BYTES:
-                raise DataError(f"{self.config_file} has {size:,} bytes, more than any configuration of a run")
-            content = self.config_file.read_bytes()
-        try:
-            config = tomllib.loads(content.decode())
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{self.config_file} is not TOML: {error}") from error
+        config = read_toml(self.config_file)
         check_document(config, CONFIG, str(self.config_file))
         if "holdout" in config:
             check_document(config["holdout"], HOLDOUT, f"holdout of {self.config_file}")
@@ -136,6 +129,8 @@ class RunDirectory:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Create the directory if needed, and lock it until the block ends or the process dies."""
+        if self.path.is_file():
+            raise ParameterError(f"{self.path} is a file, not a run directory: choose another name")
         with storage_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             if self.checkpoints.is_symlink():
@@ -168,7 +163,7 @@ class RunDirectory:
 
     @property
     def in_use(self) -> bool:
-        """Whether a process is working in the directory; looking changes nothing."""
+        """Whether a process is working in the directory; the check changes nothing."""
         if not self.lock_file.is_file():
             return False
         with storage_errors(self.lock_file, "read"), open(self.lock_file, "rb") as file:
@@ -198,6 +193,23 @@ class LogFile(logging.FileHandler):
 
     def _open(self) -> Any:
         return open(self.baseFilename, self.mode, encoding=self.encoding, opener=no_follow)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a configuration that may come from someone else."""
+    with storage_errors(path, "read"):
+        check_regular(path)
+        size = path.stat().st_size
+        if size > MAX_CONFIG_BYTES:
+            raise DataError(
+                f"{path} has {size:,} bytes, but a configuration has at most {MAX_CONFIG_BYTES:,}: "
+                "it was not written by terafactor"
+            )
+        content = path.read_bytes()
+    try:
+        return tomllib.loads(content.decode())
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path} is not TOML: {error}") from error
 
 
 def drop_none(values: Mapping[str, Any]) -> dict[str, Any]:

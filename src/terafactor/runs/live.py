@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
@@ -22,7 +22,7 @@ logger = logging.getLogger("terafactor")
 REFRESH = 0.25
 """Seconds between two updates of a terminal."""
 
-LINE_EVERY = 30.0
+LOG_EVERY = 30.0
 """Seconds between two lines in the log."""
 
 
@@ -44,18 +44,20 @@ class ConsoleWarnings(logging.Handler):
 
 
 class LiveView:
-    """Callback that shows how far a run is: steps, speed, bytes read, held-out objective, time left, last checkpoint.
+    """Callback that shows progress: steps, speed, bytes read, held-out objective, time left, last checkpoint.
 
     Parameters
     ----------
     recorder, checkpointer : Recorder, Checkpointer
-        Have the last objective and the last checkpoint.
+        Provide the last objective and the last checkpoint.
     name : callable taking and returning a str
         Returns what ended the run, given what ended the loop.
     row_bytes : int
         Bytes of a whole row; 0 if unknown.
     console : rich.console.Console or None
         Where to show it; None writes to the log only.
+    objective_name : str
+        Name of what is evaluated.
     """
 
     def __init__(
@@ -65,11 +67,13 @@ class LiveView:
         name: Callable[[str], str],
         row_bytes: int,
         console: Console | None,
+        objective_name: str,
     ) -> None:
         self.recorder = recorder
         self.checkpointer = checkpointer
         self.name = name
         self.row_bytes = row_bytes
+        self.objective_name = objective_name
         self.console = console
         self._first: Snapshot | None = None
         self._drawn = 0.0
@@ -80,7 +84,7 @@ class LiveView:
         self._first = self._first or snapshot
         now = time.monotonic()
         finished = snapshot.stopped_by is not None
-        if finished or now - self._logged >= LINE_EVERY:
+        if finished or now - self._logged >= LOG_EVERY:
             self._logged = now
             self._log(snapshot)
         if self.console is not None and self.console.is_terminal and (finished or now - self._drawn >= REFRESH):
@@ -101,25 +105,25 @@ class LiveView:
     def _draw(self, snapshot: Snapshot) -> None:
         label = "learning until converged" if snapshot.may_converge else "learning"
         bar = Progress(TextColumn(label), BarColumn(None), TaskProgressColumn(), console=self.console)
-        bar.add_task("fit", total=snapshot.batches_to_do, completed=snapshot.batches_done)
+        all_done = snapshot.stopped_by == "tol"  # the number of batches was a bound
+        total = snapshot.batches_done if all_done else snapshot.batches_to_do
+        bar.add_task("fit", total=total, completed=snapshot.batches_done)
         table = Table.grid(padding=(0, 2))
         for name, value in self.facts(snapshot).items():
             table.add_row(f"[dim]{name}[/dim]", value)
-        shown = Table.grid()
-        shown.add_row(bar)
-        shown.add_row(table)
+        shown = Group(bar, table)  # the last line must not fill the width, or the ^C of a terminal would wrap
         if self._live is None:
             self._live = Live(shown, console=self.console, auto_refresh=False)
             self._live.start()
         self._live.update(shown, refresh=True)
 
     def facts(self, snapshot: Snapshot) -> dict[str, str]:
-        """Return what is known about the run, by name; what is not known is left out."""
+        """Return the known facts about the run, by name."""
         facts = {
             "steps": self._steps(snapshot),
             "speed": self._speed(snapshot),
             "data read": self._bytes(snapshot),
-            "held-out objective": self._objective(),
+            self.objective_name: self._objective(),
             "time left": self._time_left(snapshot),
             "last checkpoint": self._checkpoint(),
         }
@@ -142,13 +146,13 @@ class LiveView:
         return f"{number(rows)} rows per second, {data_size(n_bytes)} per second" if rows > 0 else ""
 
     def _rate(self, snapshot: Snapshot, name: str) -> float:
-        """Return a count per second since the first step, which may have waited for compilation."""
+        """Return a count per second since the first step, which may include compilation."""
         first = self._first or snapshot
         seconds = snapshot.seconds - first.seconds
         return (getattr(snapshot, name) - getattr(first, name)) / seconds if seconds > 0 else 0.0
 
     def _bytes(self, snapshot: Snapshot) -> str:
-        """Return the bytes read, and those of whole rows where a mask saved some."""
+        """Return the bytes read, and those of whole rows if masks saved some."""
         whole = snapshot.n_samples * self.row_bytes
         saved = f" (whole rows in memory: {data_size(whole)})" if snapshot.bytes_read < 0.99 * whole else ""
         return f"{data_size(snapshot.bytes_read)}{saved}" if snapshot.bytes_read else ""

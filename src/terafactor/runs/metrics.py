@@ -58,7 +58,7 @@ class Metrics:
 
 
 def to_line(evaluation: Evaluation) -> bytes:
-    """Return an evaluation as a line of JSON; NaN and infinity, which JSON lacks, become null."""
+    """Return an evaluation as a line of JSON; NaN and infinity, which JSON cannot represent, become null."""
     values = {
         name: value if not isinstance(value, float) or math.isfinite(value) else None
         for name, value in asdict(evaluation).items()

@@ -1,4 +1,4 @@
-"""The report of a run that continues: updated at checkpoints, within a share of the time."""
+"""The report of a run in progress: updated at checkpoints, within a share of the time."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ logger = logging.getLogger("terafactor")
 SHARE = 0.01
 """Share of the time that reports may take.
 
-A checkpoint at which the report would take more gets none: with one checkpoint a minute, if a report takes more than
-0.3 s, in long runs 0.6 s.
+Checkpoints at which the report would take more are skipped: with one checkpoint a minute, if a report takes more than
+0.3 s, or 0.6 s in long runs.
 """
 
 EXPECTED_SECONDS = 0.3
-"""Expected cost of the first report."""
+"""Expected seconds of the first report."""
 
 
 class ReportWriter:
@@ -48,7 +48,7 @@ class ReportWriter:
             self._try(lambda: self.write(snapshot._fit.atoms()))
 
     def _is_affordable(self) -> bool:
-        """Return whether a report now, and one at the end, stay within the share."""
+        """Return whether a report now and one at the end stay within the share."""
         return self.seconds_spent + 2 * self._last_cost <= SHARE * (time.monotonic() - self._started)
 
     def finish(self) -> None:

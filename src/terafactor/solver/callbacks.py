@@ -74,14 +74,14 @@ class Snapshot:
     """Whether this step ends a pass over the data or the fit."""
 
     stopped_by: str | None
-    """None while the fit runs, then "n_epochs", "tol", "max_time" or "callback"."""
+    """None while the fit runs, then "n_epochs", "tol", "max_time", "callback" or "cluster"."""
 
     _fit: RunningFit
 
     @property
     def may_converge(self) -> bool:
         """Whether the fit stops when it has converged, so that :attr:`batches_to_do` is an upper bound."""
-        return bool(getattr(self._fit, "may_converge", False))
+        return self._fit.may_converge
 
     @property
     def components(self) -> Array:

@@ -8,11 +8,11 @@ from terafactor._typing import Array
 from terafactor.problem import Problem
 from terafactor.solver.backends import Backend
 
-FEW_PRODUCTS = 2**18
+ONE_THREAD_PRODUCTS = 2**18
 """Rows times squared number of atoms below which one thread is faster than several."""
 
-BLOCK_ROWS = 64
-"""Fewest rows per block: the rows of a block share the factorization of the Gram matrix. Blocks, and hence the bits of
+SHARED_GRAM_ROWS = 64
+"""Fewest rows per block: the rows of a block share the factorization of the Gram matrix. Blocks, and so the bits of
 codes, do not depend on the number of threads."""
 
 MOST_GRAMS = 2**16
@@ -46,9 +46,9 @@ def encode_rows(
 def code_rows(gram: Array, products: Array, problem: Problem, backend: Backend, share: float) -> Array:
     """Return the codes (b, k), float64, of rows that share a Gram matrix (k, k). share: s / p."""
     n_rows, k = products.shape
-    if n_rows * k * k <= FEW_PRODUCTS:
+    if n_rows * k * k <= ONE_THREAD_PRODUCTS:
         return problem.codes(gram, products, share)
-    codes, size = np.empty(products.shape), max(BLOCK_ROWS, k)
+    codes, size = np.empty(products.shape), max(SHARED_GRAM_ROWS, k)
 
     def work(first: int, last: int) -> None:
         for block in range(first, last):

@@ -23,8 +23,8 @@ from terafactor.solver.backends import make_backend
 from terafactor.solver.callbacks import Callback
 from terafactor.solver.convergence import ConvergenceMonitor
 from terafactor.solver.learners import choose_learner
-from terafactor.solver.loop import Advance, Elapsed, run_loop
-from terafactor.solver.maintain import maintain
+from terafactor.solver.loop import Elapsed, run_loop
+from terafactor.solver.maintain import Evidence, maintain
 from terafactor.solver.options import SolverOptions
 from terafactor.solver.rounds import Executor, LocalExecutor, RoundLearner
 from terafactor.solver.state import State
@@ -156,19 +156,7 @@ class DictionaryFit:
             self._monitor = ConvergenceMonitor(sample, problem, options, stream.masks.cycle_length)
         self.may_converge = self._monitor is not None
 
-    @property
-    def n_steps(self) -> int:
-        return self.state.n_steps
-
-    @property
-    def n_samples(self) -> int:
-        return self.state.n_samples
-
-    @property
-    def n_reseeded(self) -> int:
-        return self.state.n_reseeded
-
-    def steps(self, numbers: range) -> Generator[Advance, None, None]:
+    def steps(self, numbers: range) -> Generator[Evidence, None, None]:
         state, learner = self.state, self._learner
         with (
             self._backend,
@@ -179,7 +167,7 @@ class DictionaryFit:
                 maintain(state, evidence, self.problem, self.options)
                 if self.last_codes is not None:
                     self.last_codes[evidence.rows] = evidence.codes
-                yield Advance(evidence.n_batches, evidence.n_bytes)
+                yield evidence
 
     def has_converged(self) -> bool:
         return self._monitor is not None and self._monitor.check(self.state)

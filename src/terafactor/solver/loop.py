@@ -6,40 +6,39 @@ import contextlib
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from terafactor._typing import Array
 from terafactor.errors import ClusterError
 from terafactor.solver.callbacks import Callback, Snapshot, asks_to_stop
+from terafactor.solver.maintain import Evidence
 from terafactor.solver.state_dict import StateDict
 
 
-class Advance(NamedTuple):
-    """The work done since the last notification."""
+class Counters(Protocol):
+    """The part of a state that every fit counts."""
 
-    n_batches: int
-    """Batches learned from, all of one epoch."""
+    n_steps: int
+    """Steps done, including those before an interruption."""
 
-    n_bytes: int
-    """Bytes read."""
+    n_samples: int
+    """Rows seen."""
+
+    n_reseeded: int
+    """Atoms re-initialized."""
 
 
 class RunningFit(Protocol):
     """A fit in progress, as the loop and callbacks see it."""
 
-    @property
-    def n_steps(self) -> int:
-        """Steps done, including those before an interruption."""
+    may_converge: bool
+    """Whether it may end before its last batch."""
 
     @property
-    def n_samples(self) -> int:
-        """Rows seen."""
+    def state(self) -> Counters:
+        """What the steps change."""
 
-    @property
-    def n_reseeded(self) -> int:
-        """Atoms re-initialized."""
-
-    def steps(self, numbers: range) -> Generator[Advance, None, None]:
+    def steps(self, numbers: range) -> Generator[Evidence, None, None]:
         """Do one step per batch number; yield after each step or group of steps. Closing it leaves a usable model."""
 
     def has_converged(self) -> bool:
@@ -100,15 +99,15 @@ def run_loop(
         nonlocal in_callbacks
         paused = time.perf_counter()
         snapshot = Snapshot(
-            step=fit.n_steps,
-            n_samples=fit.n_samples,
+            step=fit.state.n_steps,
+            n_samples=fit.state.n_samples,
             batches_done=batches_done,
             advance=advance,
             batches_to_do=numbers.stop,
             batches_per_epoch=batches_per_epoch,
             seconds=paused - started - in_callbacks,
             bytes_read=bytes_read,
-            n_reseeded=fit.n_reseeded,
+            n_reseeded=fit.state.n_reseeded,
             end_of_epoch=end_of_epoch,
             stopped_by=stopped_by,
             _fit=fit,
@@ -119,19 +118,19 @@ def run_loop(
 
     with contextlib.closing(fit.steps(numbers if stopped_by is None else numbers[:0])) as steps:
         try:
-            for advance in steps:
-                bytes_read += advance.n_bytes
-                batches_done += advance.n_batches
+            for evidence in steps:
+                bytes_read += evidence.n_bytes
+                batches_done += evidence.n_batches
                 if fit.has_converged():
                     stopped_by = "tol"
-                if notify(advance.n_batches, batches_done % batches_per_epoch == 0, None):
+                if notify(evidence.n_batches, batches_done % batches_per_epoch == 0, None):
                     stopped_by = stopped_by or "callback"
                 if max_time is not None and time.perf_counter() - started > max_time:
                     stopped_by = stopped_by or "max_time"
                 if stopped_by is not None:
                     break
         except ClusterError:
-            if fit.n_steps:  # the state is that of the last advance, and worth a checkpoint
+            if fit.state.n_steps:  # the state is that of the last advance, and worth a checkpoint
                 notify(0, False, "cluster")
             raise
         notify(0, True, stopped_by or "n_epochs")

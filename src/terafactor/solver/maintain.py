@@ -34,28 +34,29 @@ class WorstRows:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What one ``Learner.advance`` reports besides the new state."""
-
-    rows: Indices
-    """Row numbers (m,)."""
-
-    codes: Array
-    """Their codes (m, k)."""
+    """What some steps report besides the new state."""
 
     n_batches: int
-    """Number of batches."""
+    """Batches learned from, all of one epoch."""
 
     n_bytes: int
     """Bytes read from the source."""
 
-    worst_rows: WorstRows | None
+    worst_rows: WorstRows | None = None
     """Worst rows of the last batch; None unless an atom is unused."""
+
+    rows: Indices | None = None
+    """Numbers of the rows (m,)."""
+
+    codes: Array | None = None
+    """Their codes (m, k)."""
 
 
 def find_worst_rows(state: State, batch: Batch, codes: Array, options: SolverOptions) -> WorstRows | None:
     """Return the rows of a batch that can re-initialize unused atoms; None if no atom is unused.
 
-    A batch without any nonzero code means that the penalty is strong, not that atoms are useless.
+    A batch without any nonzero code means that the penalty is strong, not that atoms are useless. The codes are those
+    of the step, found before its sweep.
     """
     if not has_unused_atoms(state, options) or not codes.any():
         return None

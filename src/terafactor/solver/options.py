@@ -84,6 +84,8 @@ class SolverOptions:
         _at_least("n_components", self.n_components, 1, Integral, "it is the number of atoms to learn")
         _at_least("batch_size", self.batch_size, 1, Integral, "it is the number of rows per step")
         RandomMasks(self.reduction, self.statistics, self.projection)  # validates them
+        if self.statistics not in ("masked", "full"):
+            raise ParameterError(f"statistics of the solver must be 'masked' or 'full', got {self.statistics!r}")
         _at_least("shards", self.shards, 1, Integral, "it is the number of shards that learn at the same time")
         _at_least("round_steps", self.round_steps, 1, Integral, "it is the number of steps of a shard between merges")
         _at_least("tol", self.tol, 0, Real, "0 means no early stop")

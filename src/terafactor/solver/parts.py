@@ -18,6 +18,7 @@ from terafactor.data import MatrixSource
 from terafactor.data.batch import observe
 from terafactor.data.prefetch import DEPTH, prefetch
 from terafactor.data.source import read_finite, read_stored_finite
+from terafactor.kernels.jit import announcing_compilation
 from terafactor.problem import Problem
 from terafactor.solver.backends import Backend, make_backend
 from terafactor.solver.coding import code_rows, encode_rows
@@ -161,6 +162,7 @@ def reading(
     given = dictionary.astype(source.dtype, copy=False)
     in_order = given.flags.c_contiguous or given.flags.f_contiguous
     with (
+        announcing_compilation(f"encoding {source.dtype.name} rows"),
         make_backend(n_threads) as backend,
         contextlib.closing(prefetch(tasks, 0 if source.in_memory else DEPTH)) as parts,
     ):

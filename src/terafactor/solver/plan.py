@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from terafactor._format import data_size
+from terafactor._format import counted, data_size, duration
 from terafactor._memory import available_memory
 from terafactor.data import BatchStream, MatrixSource
 from terafactor.data.prefetch import DEPTH, N_READERS
@@ -121,6 +121,40 @@ class Plan:
             asdict(self) | computed | {"memory": asdict(self.memory) | {"peak": self.memory.peak}, "cluster": cluster}
         )
 
+    def lines(self) -> list[tuple[str, str, str]]:
+        """Return the plan as people read it: lines of a name, a figure and a remark."""
+        memory, size = self.memory, f"{self.n_components} x {self.n_features:,}"
+        free = "" if self.available_bytes is None else f"{data_size(self.available_bytes)} available"
+        masked = f", {self.statistics} statistics" if self.reduction > 1 else ""
+        return [
+            ("matrix", f"{self.n_samples:,} x {self.n_features:,}", f"rows x features, {self.dtype}"),
+            ("step", f"{self.batch_size:,} x {self.n_observed:,}", f"rows x features{masked}"),
+            ("memory", data_size(memory.peak), free),
+            ("  atoms", data_size(memory.model), size),
+            ("  statistics", data_size(memory.statistics), ""),
+            ("  start", data_size(memory.start), "initial rows, freed before the first step"),
+            ("  work", data_size(memory.work), "prefetched rows, copies for a step"),
+            ("read per epoch", data_size(self.bytes_per_epoch), self._reading()),
+            ("time per step", duration(self.seconds_per_step), f"{counted(self.steps_per_epoch, 'step')} per epoch"),
+            ("time per epoch", duration(self.seconds_per_epoch), ""),
+            (
+                "total time",
+                duration(self.seconds),
+                f"{self.n_epochs:g} epoch{'s' * (self.n_epochs != 1)} at this speed",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:<15}{figure:>15}  {remark}".rstrip() for name, figure, remark in self.lines())
+
+    def _reading(self) -> str:
+        """Compare the bytes read per epoch with those of whole rows, and recommend packing if it helps."""
+        less, possible = self.full_bytes_per_epoch / max(self.bytes_per_epoch, 1), math.ceil(self.reduction)
+        if less >= 1.05:
+            return f"{less:.1f} times less than whole rows, {data_size(self.full_bytes_per_epoch)}"
+        packed = self.statistics == "masked" and possible > 1
+        return f"whole rows; {possible} times less if packed" if packed else "whole rows"
+
     @property
     def seconds_per_epoch(self) -> float:
         """Time of one pass over the data."""
@@ -140,11 +174,13 @@ def make_plan(
     from_rows: bool = True,
     workers: int | None = None,
     bandwidth: float = 1.25e9,
+    resolve: Callable[[Problem], Problem] | None = None,
 ) -> Plan:
     """Predict what ``fit`` needs. Raise ParameterError, before allocating anything large, if it exceeds the memory.
 
     from_rows: whether atoms are initialized from rows of the source rather than given. workers, bandwidth: threads of a
-    cluster, and bytes per second between its machines, if the plan should include one.
+    cluster, and bytes per second between its machines, if the plan should include one. resolve: completes the problem
+    from rows of the source, which are read once the memory is known to suffice.
 
     Examples
     --------
@@ -179,6 +215,7 @@ def make_plan(
         seconds_per_step=0.0,
     )
     _refuse_too_large(plan, memory_of)
+    problem = problem if resolve is None else resolve(problem)
     alone = replace(options, shards=1)
     plan = replace(plan, seconds_per_step=_probe(source, problem, alone))
     if workers is None:

@@ -9,6 +9,7 @@ from typing import Any, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from terafactor._format import counted
 from terafactor.solver.callbacks import Snapshot
 
 LINE_EVERY = 5.0
@@ -109,7 +110,7 @@ class ProgressBar:
         left = snapshot.seconds * (snapshot.batches_to_do / max(snapshot.batches_done, 1) - 1)
         bound = "at most " if snapshot.may_converge else ""
         end = f"{bound}{left:.0f} s left" if snapshot.stopped_by is None else ENDS[snapshot.stopped_by]
-        steps = f"{snapshot.batches_done:,} of {bound}{snapshot.batches_to_do:,} steps"
+        steps = f"{snapshot.batches_done:,} of {bound}{counted(snapshot.batches_to_do, 'step')}"
         return f"terafactor: {steps}, {speed:,.0f} rows per second, {end}"
 
     def _show_bar(self, snapshot: Snapshot, finished: bool) -> None:

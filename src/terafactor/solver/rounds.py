@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Advanced:
+class ShardResult:
     """A state after some steps, and what they reported."""
 
     state: State
@@ -60,7 +60,7 @@ class Shard:
         self.problem = problem
         self.options = replace(options, schedule=ShardSchedule(options.schedule, options.shards))
 
-    def advance(self, state: State, numbers: range) -> Advanced:
+    def advance(self, state: State, numbers: range) -> ShardResult:
         """Learn from the batches with these numbers, on a copy of the state. The result depends on nothing else."""
         advanced, reports = state.copy(), []
         with make_backend(self.options.n_threads) as backend:
@@ -69,21 +69,19 @@ class Shard:
                 for data in parts:
                     reports.append(learner.advance(advanced, data))
                     check_atoms(advanced)
-        return Advanced(advanced, merge_evidence(reports))
+        return ShardResult(advanced, merge_evidence(reports))
 
 
-def merge_advanced(problem: Problem, before: State, left: Advanced, right: Advanced) -> Advanced:
+def merge_results(problem: Problem, before: State, left: ShardResult, right: ShardResult) -> ShardResult:
     """Merge two results that started from the same state, ``before``."""
     state = merge(left.state, right.state, before, problem)
-    return Advanced(state, merge_evidence([left.evidence, right.evidence]))
+    return ShardResult(state, merge_evidence([left.evidence, right.evidence]))
 
 
 def merge_evidence(parts: Sequence[Evidence]) -> Evidence:
-    """Combine reports; where rows have different features, the worst rows are those of the report with the worst."""
+    """Combine reports, without codes. If rows have different features, the report with the worst row supplies them."""
     worst = [part.worst_rows for part in parts if part.worst_rows is not None]
     return Evidence(
-        rows=np.concatenate([part.rows for part in parts]),
-        codes=np.concatenate([part.codes for part in parts]),
         n_batches=sum(part.n_batches for part in parts),
         n_bytes=sum(part.n_bytes for part in parts),
         worst_rows=_merge_worst(worst) if worst else None,
@@ -113,7 +111,7 @@ class Executor(Protocol):
     def start(self, stream: BatchStream, problem: Problem, options: SolverOptions) -> None:
         """Prepare a fit on the batches of a stream."""
 
-    def advance(self, state: State, parts: Sequence[range]) -> Advanced:
+    def advance(self, state: State, parts: Sequence[range]) -> ShardResult:
         """Advance a copy of the state on each part, and merge the copies by :func:`reduce_in_pairs`."""
 
     def close(self) -> None:
@@ -139,14 +137,14 @@ class LocalExecutor:
         n_shards = min(options.shards, stream.batches_per_epoch)  # the others would have no batches
         self.shards = [Shard(copy(stream), problem, options) for _ in range(n_shards)]
 
-    def advance(self, state: State, parts: Sequence[range]) -> Advanced:
+    def advance(self, state: State, parts: Sequence[range]) -> ShardResult:
         shards = self.shards[: len(parts)]
         if self.n_threads == 1:
             advanced = [shard.advance(state, numbers) for shard, numbers in zip(shards, parts, strict=True)]
         else:
             with ThreadPoolExecutor(self.n_threads, "terafactor-shard") as pool:
                 advanced = list(pool.map(Shard.advance, shards, [state] * len(shards), parts))
-        return reduce_in_pairs(partial(merge_advanced, self.problem, state), advanced)
+        return reduce_in_pairs(partial(merge_results, self.problem, state), advanced)
 
     def close(self) -> None:
         self.shards = []

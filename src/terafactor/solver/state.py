@@ -13,7 +13,7 @@ from terafactor.problem import Problem
 from terafactor.solver.state_dict import StateDict, array_of, restore, to_state_dict
 
 
-def _checks(given: Sequence[Sequence[float]]) -> list[tuple[int, float]]:
+def _parse_checks(given: Sequence[Sequence[float]]) -> list[tuple[int, float]]:
     return [(int(rows), float(value)) for rows, value in given]
 
 
@@ -52,7 +52,7 @@ class State:
     """psi of each atom over all features: the quantity that the ball bounds."""
 
     multipliers: Array = field(metadata=array_of("k", np.float64))
-    """Lagrange multiplier of each atom's last projection, where the next search starts."""
+    """Last positive Lagrange multiplier of each atom's projection, where searches start; not used for the l2 ball."""
 
     idle_rows: Indices = field(metadata=array_of("k", np.int64))
     """Rows since each atom last had a nonzero code."""
@@ -72,7 +72,7 @@ class State:
     n_reseeded: int = 0
     """Unused atoms that were re-initialized."""
 
-    checks: list[tuple[int, float]] = field(default_factory=list, metadata={"parse": _checks})
+    checks: list[tuple[int, float]] = field(default_factory=list, metadata={"parse": _parse_checks})
     """(rows seen, objective on a sample of rows) of the last convergence checks."""
 
     intact: bool = field(default=True, metadata={"saved": False})
@@ -112,7 +112,7 @@ class State:
         return replace(self, **arrays, checks=list(self.checks))
 
     def become(self, other: Self) -> None:
-        """Take over the fields of another state, which must not be used any more."""
+        """Replace the fields with those of another state, which must not be used afterwards."""
         for each in fields(self):
             setattr(self, each.name, getattr(other, each.name))
 
@@ -139,8 +139,8 @@ class State:
 def merge(left: State, right: State, before: State, problem: Problem) -> State:
     """Merge two states that were advanced from the same state, ``before``, on different rows; change neither.
 
-    Atoms and statistics are averaged by the rows that each state has seen since ``before``, per feature where these
-    differ; atoms stay inside the ball, which is convex. Counters are added up. The result can be merged again, so a
+    Atoms and C are averaged by the rows that each state has seen since ``before``, B per feature by its own counts;
+    atoms stay inside the ball, which is convex. Counters are added up. The result can be merged again, so a
     tree of merges combines any number of states.
     """
     rows = np.array([left.n_samples - before.n_samples, right.n_samples - before.n_samples])

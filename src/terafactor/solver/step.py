@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 
 from terafactor._threads import TILE, n_tiles
@@ -13,26 +11,7 @@ from terafactor.problem import Problem, Schedule
 from terafactor.solver.backends import Backend
 from terafactor.solver.coding import encode_rows
 from terafactor.solver.state import State
-
-
-class UpdateAtoms(Protocol):
-    """Updates the atoms of a state, given its statistics."""
-
-    def __call__(
-        self, state: State, atoms: Array, data_code: Array, columns: Indices | None, problem: Problem, backend: Backend
-    ) -> None:
-        """atoms, data_code (k, s): D and B on the mask; columns (s,): its features, None for all."""
-
-
-def update_on_mask(
-    state: State, atoms: Array, data_code: Array, columns: Indices | None, problem: Problem, backend: Backend
-) -> None:
-    """Sweep once over the atoms with entries outside the mask fixed (Procedure 2 of the paper); write them back."""
-    backend.sweep(
-        atoms, data_code, state.code_gram, problem.constraint.as_scalars(), state.sizes, state.multipliers,
-        whole=columns is None,
-    )  # fmt: skip
-    backend.scatter(atoms, columns, state.dictionary)
+from terafactor.solver.updates import UpdateAtoms, update_on_mask
 
 
 def step(
@@ -129,7 +108,7 @@ def feature_weights(state: State, columns: Indices | None, rows: Indices | int, 
 
 
 def surrogate(state: State, problem: Problem, backend: Backend) -> float:
-    """Return ``1/2 Tr(D'D C) - Tr(D'B) + alpha * mean of Omega``: the surrogate h_t up to the mean of |x|^2 / 2.
+    """Return ``1/2 Tr(D D' C) - Tr(D B') + alpha * mean of Omega``: the surrogate h_t up to the mean of |x|^2 / 2.
 
     The paper prints it with half the cross term, which would not have the gradient that it states.
     """

@@ -10,7 +10,7 @@ import numpy as np
 
 from terafactor.data import ArraySource, MatrixSource, SparseSource
 from terafactor.kernels.jit import announcing_compilation
-from terafactor.problem import NormBall, PowerDecay, Problem
+from terafactor.problem import PowerDecay, Problem, StructuredBall
 from terafactor.solver.options import SolverOptions
 
 _ready: set[Hashable] = set()
@@ -32,40 +32,39 @@ def warm_up(source: MatrixSource, problem: Problem, options: SolverOptions) -> N
     from terafactor.solver.encode import objective
     from terafactor.solver.fit import fit
 
-    sparse, masked = source.is_sparse and not options.missing, options.reduction > 1
+    sparse, has_masks = source.is_sparse and not options.missing, options.reduction > 1
     toy_options = replace(
         options,
         batch_size=3,
         n_epochs=1,
         n_threads=1,
-        reduction=2 if masked else 1,
+        reduction=2 if has_masks else 1,
         tol=0.0,
         max_time=None,
         shards=1,
     )
-    ball = problem.constraint
-    plain_ball = NormBall(ball.norm, ball.radius, ball.l1_ratio, ball.positive)  # without structure, such as a grid
-    toy_problem = replace(problem, alpha=0.1, constraint=plain_ball)
+    structured = isinstance(problem.constraint, StructuredBall)  # may require the number of features, as a grid does
+    n_features = source.shape[1] if structured else 200 if sparse else 8
+    toy_problem = replace(problem, alpha=0.1)
     key = (source.dtype, sparse, repr(toy_problem), repr(replace(toy_options, seed=0, schedule=PowerDecay())))
 
     def work() -> None:
-        toy = toy_source(source.dtype, sparse, options.missing)
+        toy = toy_source(source.dtype, n_features, sparse, options.missing)
         objective(toy, fit(toy, toy_problem, toy_options).dictionary, toy_problem, missing=options.missing)
 
-    kinds = {"missing values": options.missing, "sparse rows": sparse, "masks": masked}
+    kinds = {"missing values": options.missing, "sparse rows": sparse, "masks": has_masks}
     described = " and ".join(kind for kind, present in kinds.items() if present)
     warm_up_once(key, f"{source.dtype.name} data" + (f" with {described}" if described else ""), work)
 
 
-def toy_source(dtype: np.dtype[Any], sparse: bool, missing: bool) -> MatrixSource:
-    """Return a source of 6 x 8 values: sparse ones in rows of 200, most of which are zero; or with one missing."""
-    values = np.random.default_rng(0).standard_normal((6, 8)).astype(dtype)
+def toy_source(dtype: np.dtype[Any], n_features: int, sparse: bool, missing: bool) -> MatrixSource:
+    """Return a source of six rows: sparse ones with eight values each; or with one missing value."""
+    values = np.random.default_rng(0).standard_normal((6, n_features)).astype(dtype)
     if sparse:
         from scipy.sparse import csr_array
 
-        wide = np.zeros((6, 200), dtype)
-        wide[:, :8] = values
-        return SparseSource(csr_array(wide))
+        values[:, 8:] = 0
+        return SparseSource(csr_array(values))
     if missing:
         values[0, 0] = np.nan
     return ArraySource(values, allow_nan=missing)

@@ -13,7 +13,7 @@ from terafactor.solver import Evaluation
 
 
 def make_history(n_lines: int = 20, *, held_out: bool = True) -> list[Evaluation]:
-    """Return a history whose objective decreases from 11 towards 1.
+    """Return a history whose objective decreases from 11 toward 1.
 
     Examples
     --------

@@ -60,11 +60,12 @@ class SourceContract:
     """
 
     def make(self, tmp_path: object) -> tuple[MatrixSource, Array]:
-        """Return a source of at least 5 rows and 5 features, and the matrix that it must read."""
+        """Return a source of at least 5 rows and 5 features, and the matrix (n, p) that it must read."""
         raise NotImplementedError
 
     @pytest.fixture
     def made(self, tmp_path: object) -> tuple[MatrixSource, Array]:
+        """Return the result of :meth:`make`."""
         return self.make(tmp_path)
 
     def test_shape_and_dtype(self, made: tuple[MatrixSource, Array]) -> None:

@@ -1,4 +1,4 @@
-"""Base class of tracking callbacks: which figures to send, and when."""
+"""Base class of tracking callbacks: what to log, and when."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from terafactor.solver.callbacks import evaluate
 
 
 class Tracker(ABC):
-    """Callback that sends every evaluation of the history, and one every ``interval`` seconds without any.
+    """Callback that logs every evaluation of the history, and makes one after ``interval`` seconds without any.
 
-    Without held-out rows the history has its last evaluation only. This class makes those in between, without an
-    objective.
+    Without held-out rows, the history has its last evaluation only. The evaluations made in between have no objective.
 
     Parameters
     ----------
@@ -36,7 +35,7 @@ class Tracker(ABC):
             self.close()
 
     def evaluated(self, evaluation: Evaluation) -> None:
-        """Send one evaluation, unless the same step was sent and this one adds no objective."""
+        """Log one evaluation, unless its step is already logged and it adds no objective."""
         if evaluation.step == self._last_step and evaluation.objective is None:
             return
         self._sent, self._last_step = time.monotonic(), evaluation.step
@@ -44,14 +43,14 @@ class Tracker(ABC):
 
     @abstractmethod
     def send(self, figures: dict[str, float], step: int) -> None:
-        """Send figures by name."""
+        """Log values by name."""
 
     def close(self) -> None:
-        """Close what is open; a later fit opens it again."""
+        """Release resources; a later fit acquires them again."""
         return
 
 
 def figures(evaluation: Evaluation) -> dict[str, float]:
-    """Return the known figures of an evaluation, by name."""
+    """Return the known values of an evaluation, by name."""
     values = {name: value for name, value in asdict(evaluation).items() if name != "step" and value is not None}
     return {name: float(value) for name, value in values.items() if math.isfinite(value)}

@@ -20,6 +20,9 @@ logger = logging.getLogger("terafactor")
 
 DEFAULT_SHARE, DEFAULT_MOST = 0.05, 2000
 
+SMALL_BLOCK = 100_000_000
+"""Bytes of a matrix up to which its only block of rows is split: reading all of it with every batch costs little."""
+
 
 def hold_out_rows(
     source: MatrixSource, amount: Any, seed: int
@@ -44,12 +47,20 @@ def hold_out_rows(
 
 def _default(source: MatrixSource) -> int:
     n_rows = source.shape[0]
-    if len(source.records) == 1 and len(source.row_blocks(0) or (None, None)) == 1:
+    if _is_one_block(source) and not _is_small(source):
         logger.warning(
             "no rows are held out: the %d rows form one block, which can only be split after packing", n_rows
         )
         return 0
     return min(int(DEFAULT_SHARE * n_rows), DEFAULT_MOST)
+
+
+def _is_one_block(source: MatrixSource) -> bool:
+    return len(source.records) == 1 and len(source.row_blocks(0) or (None, None)) == 1
+
+
+def _is_small(source: MatrixSource) -> bool:
+    return source.shape[0] * source.shape[1] * source.dtype.itemsize <= SMALL_BLOCK
 
 
 def _choose(source: MatrixSource, amount: Any, seed: int) -> Indices:
@@ -62,7 +73,7 @@ def _choose(source: MatrixSource, amount: Any, seed: int) -> Indices:
     _check(is_number(amount, Real) and (is_number(amount, Integral) or 0 <= amount < 1), amount)
     wanted = int(amount) if is_number(amount, Integral) else int(amount * n_rows)
     _check(0 <= wanted < n_rows, amount, f"there are {n_rows} rows, and at least one must remain for training")
-    rows = choose_rows(source, wanted, seed)
+    rows = choose_rows(source, wanted, seed, split_blocks=_is_one_block(source) and _is_small(source))
     _check(
         len(rows) < n_rows,
         amount,

@@ -23,6 +23,7 @@ from terafactor.training.task import Task
 logger = logging.getLogger("terafactor")
 
 NUMBERS: Schema = {
+    "advice": TEXTS.optional(),
     "feature_names": TEXTS.or_none().optional(),
     "geometry": COUNTS.or_none().optional(),
     "stopped_by": TEXT.or_none().optional(),
@@ -147,6 +148,7 @@ def restore_estimator(artifact: Artifact) -> Any:
     check_document(artifact.state_dict.numbers, NUMBERS, "the file")
     try:
         estimator._task().restore(artifact.state_dict)
+        estimator._advice = artifact.state_dict.numbers.get("advice", [])
         names = getattr(estimator, "feature_names_in_", None)
         if names is not None and len(names) != estimator.n_features_in_:
             raise DataError(f"the file names {len(names)} features, but its atoms have {estimator.n_features_in_}")

@@ -36,6 +36,9 @@ logger = logging.getLogger("terafactor")
 CHANGEABLE = frozenset({"n_epochs", "max_time", "tol"})
 """Parameters that may change when a run is resumed: they do not change what a step does."""
 
+SELECTIONS = {"columns": "with only", "drop": "without"}
+"""Words for the selections of columns of a table."""
+
 EVALUATION_SHARE = 0.008
 """Share of the time that evaluations on held-out data may take."""
 
@@ -90,7 +93,7 @@ class RunJournal(Journal):
                 raise
 
     def _check_directory(self) -> None:
-        """Refuse to resume what is no run, and to start a run in the place of another."""
+        """Refuse to resume a folder that is not a run, and to start a run in the folder of another."""
         run = self.run
         if self.resume:
             run.config()
@@ -122,11 +125,8 @@ class RunJournal(Journal):
             "parameters": plain_parameters(task.estimator.get_params(deep=False)),
         }
         self.run.write_config(config)
-        source, shape = (
-            config["data"]["source"],
-            " x ".join(f"{length:,}" for length in config["data"].get("shape", ())),
-        )
-        self._announce(f"new run: {task.kind} on {source or 'an array in memory'} ({shape}), seed {seed}")
+        shape = " x ".join(f"{length:,}" for length in config["data"].get("shape", ()))
+        self._announce(f"new run: {task.kind} on {_in_words(config['data']['source'])} ({shape}), seed {seed}")
         return config
 
     def _announce(self, text: str) -> None:
@@ -218,7 +218,7 @@ class RunJournal(Journal):
             self.checkpointer.has_written,
         )
         row_bytes = int(self.config["data"].get("row_bytes", 0))
-        view = LiveView(self.recorder, self.checkpointer, signals.name, row_bytes, self.console)
+        view = LiveView(self.recorder, self.checkpointer, signals.name, row_bytes, self.console, task.objective_name)
         with contextlib.closing(view), super().callbacks(task, begun, signals, others) as bar:
             yield [self._check_n_epochs, self.recorder, self.checkpointer, self.report_writer, view, *bar]
 
@@ -258,9 +258,9 @@ class RunJournal(Journal):
         task.estimator.stopped_by_ = received or stopped_by
         self.report_writer.finish()
         if received is not None and stopped_by == "callback":
-            logger.warning("stopped by %s after step %s", received, self.checkpointer.last_step)
+            logger.info("stopped by %s after step %s", received, self.checkpointer.last_step)
             raise RunInterruptedError(
-                f"stopped by {received}; a checkpoint is in {self.run.checkpoints}: "
+                f"stopped by {received} after step {self.checkpointer.last_step}: "
                 f"continue with terafactor resume {self.run.path}"
             )
         self.run.check_lock()  # the report takes a while
@@ -295,6 +295,14 @@ def source_name(X: Any) -> str | list[str] | dict[str, Any] | None:
     if isinstance(X, list | tuple) and all(isinstance(part, str | os.PathLike) for part in X):
         return [absolute_address(os.fspath(part)) for part in X]
     return None
+
+
+def _in_words(source: Any) -> str:
+    """Return what :func:`source_name` returned as it is shown."""
+    if not (isinstance(source, Mapping) and "source" in source):
+        return str(source or "an array in memory")
+    chosen = [f"{word} {', '.join(source[key])}" for key, word in SELECTIONS.items() if key in source]
+    return " ".join([_in_words(source["source"]), *chosen])
 
 
 def _is_path(value: Any) -> bool:

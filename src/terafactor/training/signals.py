@@ -49,7 +49,7 @@ class StopSignals:
         return self.received is not None
 
     def name(self, stopped_by: str) -> str:
-        """Return the name of the signal that ended a fit, for which a signal is a callback; else ``stopped_by``."""
+        """Return the name of the signal that ended a fit, to which signals are callbacks; otherwise ``stopped_by``."""
         return self.received if self.received is not None and stopped_by == "callback" else stopped_by
 
     def _receive(self, number: int, frame: FrameType | None) -> None:

@@ -59,6 +59,9 @@ class Task(ABC):
     kind: str
     """Name of the estimator in model files."""
 
+    objective_name = "held-out objective"
+    """Name of what :meth:`objective` evaluates."""
+
     shows_rows = True
     """Whether reports show single rows of the data."""
 
@@ -121,7 +124,10 @@ class Task(ABC):
     def artifact(self, state_dict: StateDict | None = None) -> Artifact:
         """Return the content of a model file, or of a checkpoint of the running fit."""
         parameters = plain_parameters(self.estimator.get_params(deep=False))
-        return Artifact(self.kind, parameters, self.state_dict(state_dict))
+        content = self.state_dict(state_dict)
+        if advice := getattr(self.estimator, "_advice", None):
+            content = StateDict({"advice": advice, **content.numbers}, content.arrays)
+        return Artifact(self.kind, parameters, content)
 
     def present(
         self,

@@ -52,12 +52,14 @@ class Trainer:
         task, journal = self.task, self.journal
         with journal.opened():
             with unchanged_on_failure(task.estimator), StopSignals(in_run=journal.in_run) as signals:
+                task.estimator._advice = []
                 begun = journal.begin(task, X, task.open_data(X))
                 task.prepare(begun.data, begun.start)
                 signals.deferred = True
                 with journal.callbacks(task, begun, signals, self.callbacks) as ours:
                     task.learn(begun.data, [*ours, *self.callbacks, signals])
                 advice = [] if signals.received else task.review(begun.data)
+                task.estimator._advice = [warning.text for warning in advice]
             task.commit()
             journal.end(task, signals, advice)
 

@@ -39,7 +39,7 @@ TILES_PER_ROW = 128
 MAX_LENGTH, MAX_ROWS = 2**31, 2**63
 """Features, and rows of a block, are fewer than the first; rows of a store fewer than the second."""
 
-DTYPES = ("float32", "float64", "int16")
+STORED_DTYPES = ("float32", "float64", "int16")
 CHECKSUM_BYTES = 4
 LITTLE_ENDIAN = {"name": "bytes", "configuration": {"endian": "little"}}
 CHECKSUM = {"name": "crc32c"}
@@ -261,7 +261,7 @@ def _is_valid(content: dict[str, Any]) -> bool:
         return (
             all(is_number(size, int) and 1 <= size < MAX_LENGTH for size in sizes)
             and layout.tile_width <= layout.n_features
-            and layout.dtype in DTYPES
+            and layout.dtype in STORED_DTYPES
             and layout.content_bytes + 2 * CHECKSUM_BYTES < MAX_LENGTH  # NumPy stores the size of a type as an int32
             and content["n_permutations"] == N_PERMUTATIONS
             and len(content["statistics"]) == len(records) >= 1

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from terafactor._durable import locked, remove_leftovers, replace_durably, write_durably
+from terafactor._durable import locked, remove_leftovers, replace_durably, storage_errors, write_durably
 from terafactor._threads import resolve_threads
 from terafactor._typing import is_number
 from terafactor.data.fingerprint import fingerprint
 from terafactor.data.open import open_source
 from terafactor.data.packed.layout import (
-    DTYPES,
     N_PERMUTATIONS,
+    STORED_DTYPES,
     PackedLayout,
     array_document,
     encode,
@@ -165,9 +165,9 @@ def _finish(store: Path, plan: dict[str, Any]) -> None:
 def _stored_dtype(source: MatrixSource, dtype: Any) -> str:
     with contextlib.suppress(TypeError):
         name = np.dtype(source.dtype if dtype is None else dtype).name
-        if name in DTYPES:
+        if name in STORED_DTYPES:
             return name
-    raise ParameterError(f"dtype must be {', '.join(DTYPES)} or None for that of the source, got {dtype!r}")
+    raise ParameterError(f"dtype must be {', '.join(STORED_DTYPES)} or None for that of the source, got {dtype!r}")
 
 
 def _split_records(source: MatrixSource, block_rows: int) -> list[dict[str, Any]]:
@@ -193,7 +193,8 @@ def _partial_store(partial: Path, plan: dict[str, Any]) -> Iterator[None]:
     link = next((path for path in (partial, *partial.rglob("*")) if path.is_symlink()), None)
     if link is not None:
         raise DataError(f"{link} is a symbolic link, which is not written through: remove it first")
-    (partial / "records").mkdir(parents=True, exist_ok=True)
+    with storage_errors(partial):
+        (partial / "records").mkdir(parents=True, exist_ok=True)
     with locked(partial):
         plan_file = partial / "plan.json"
         if (partial / "zarr.json").exists():

@@ -10,6 +10,10 @@ import numpy as np
 from terafactor._durable import storage_errors
 from terafactor._typing import Array, Indices
 from terafactor.data.source import FeatureTiles, MatrixSource, check_indices
+from terafactor.errors import DataError
+
+MAX_BLOCKS = 2**24
+"""Most chunks along the rows: lists of them take a gigabyte. Metadata may claim any number of rows."""
 
 
 class ChunkedSource(MatrixSource):
@@ -41,6 +45,11 @@ class ChunkedSource(MatrixSource):
         height, n_rows = self.chunk[0], self.shape[0]
         if height == 1:
             return None
+        if n_rows > MAX_BLOCKS * height:
+            raise DataError(
+                f"{self.name} has {n_rows:,} rows in chunks of {height}: at most {MAX_BLOCKS:,} chunks along "
+                f"the rows are supported; write it with at least {-(-n_rows // MAX_BLOCKS):,} rows per chunk"
+            )
         return [range(start, min(start + height, n_rows)) for start in range(0, n_rows, height)]
 
     def tiles(self, record: int) -> FeatureTiles:

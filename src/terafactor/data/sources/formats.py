@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -13,6 +16,13 @@ import numpy as np
 from terafactor.data.origin import Origin
 from terafactor.data.source import MatrixSource
 from terafactor.errors import DataError, MissingDependencyError
+
+READER_ERRORS = (
+    ArithmeticError, AssertionError, AttributeError, BufferError, EOFError, LookupError, MemoryError, RuntimeError,
+    SyntaxError, TypeError, ValueError, struct.error, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+"""Exceptions of other packages while they read a damaged file. OSError is not among them: a disk that fails raises it,
+too."""
 
 
 def _never(data: Any) -> bool:
@@ -83,7 +93,8 @@ def reading_dtype(stored: Any, name: str) -> np.dtype[np.floating]:
 def check_matrix(shape: tuple[int, ...], name: str) -> tuple[int, int]:
     """Return the shape of a matrix with at least one row and one feature, or raise a DataError."""
     if len(shape) != 2 or 0 in shape:
-        raise DataError(f"{name} has shape {tuple(shape)}; it must be (rows, features), at least one of each")
+        way_out = ": reshape it" if len(shape) != 2 else ""
+        raise DataError(f"{name} has shape {tuple(shape)}; it must be (rows, features), at least one of each{way_out}")
     return int(shape[0]), int(shape[1])
 
 

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from terafactor._durable import storage_errors
 from terafactor._memory import check_size, max_bytes
 from terafactor._typing import Array
 from terafactor.data.source import MatrixSource
 from terafactor.data.sources.chunked import ChunkedSource
-from terafactor.data.sources.formats import Format, check_matrix, ends_with, is_a, reading_dtype, require
-from terafactor.errors import DataError
+from terafactor.data.sources.formats import (
+    READER_ERRORS,
+    Format,
+    check_matrix,
+    ends_with,
+    is_a,
+    reading_dtype,
+    require,
+)
+from terafactor.errors import DataError, TerafactorError
 
 
 class HDF5Source(ChunkedSource):
@@ -83,17 +94,25 @@ def find_matrices(h5py: Any, group: Any) -> list[str]:
 
     try:
         group.visititems(visit)
-    except (RuntimeError, KeyError, OSError, ValueError) as error:
+    except (OSError, *READER_ERRORS) as error:
         raise DataError(f"{group.file.filename} is damaged: {error}; write it again") from error
     return found
 
 
-def open_file(h5py: Any, path: Path) -> Any:
-    """Open a file for reading, for use in a ``with`` block."""
+@contextlib.contextmanager
+def open_file(h5py: Any, path: Path) -> Iterator[Any]:
+    """Open a file for reading; raise DataError if it is damaged, also where the block reads it."""
     try:
-        return h5py.File(path, "r")
-    except OSError as error:
+        file = h5py.File(path, "r")
+    except (OSError, *READER_ERRORS) as error:
         raise DataError(f"{path} cannot be opened as HDF5: {error}") from error
+    with storage_errors(path, "read"), file:
+        try:
+            yield file
+        except TerafactorError:
+            raise
+        except READER_ERRORS as error:
+            raise DataError(f"{path} is damaged: {error}; write it again") from error
 
 
 def _list(names: list[str]) -> str:

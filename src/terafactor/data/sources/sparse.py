@@ -14,7 +14,15 @@ from terafactor._memory import check_size, max_bytes
 from terafactor._typing import Array, Indices
 from terafactor.data.source import MAY_BE_MISSING, MatrixSource, check_indices, describe_unusable, first_unusable
 from terafactor.data.sources.array import DTYPES
-from terafactor.data.sources.formats import Format, check_matrix, ends_with, is_a, reading_dtype, refuse_inside
+from terafactor.data.sources.formats import (
+    READER_ERRORS,
+    Format,
+    check_matrix,
+    ends_with,
+    is_a,
+    reading_dtype,
+    refuse_inside,
+)
 from terafactor.data.sources.npy import read_header
 from terafactor.errors import DataError
 from terafactor.kernels.gather import check_sparse_rows, fill_sparse_rows
@@ -189,7 +197,7 @@ def open_npz(path: Path, inside: str | None = None) -> MatrixSource:
         return open_sparse(matrix, str(path))
     except DataError:
         raise
-    except (ValueError, KeyError, OSError, EOFError, NotImplementedError, zipfile.BadZipFile) as error:
+    except (OSError, *READER_ERRORS) as error:
         raise DataError(f"{path} is not a sparse matrix written by scipy.sparse.save_npz: {error}") from error
 
 

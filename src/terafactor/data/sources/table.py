@@ -6,6 +6,7 @@ import glob
 import itertools
 import json
 import re
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -18,14 +19,24 @@ from terafactor._memory import check_size, max_bytes
 from terafactor._typing import Array
 from terafactor.data.source import MatrixSource
 from terafactor.data.sources.array import ArraySource, as_numeric
+from terafactor.data.sources.arrow import check_arrow_buffers
 from terafactor.data.sources.chunked import ChunkedSource
-from terafactor.data.sources.formats import Format, check_matrix, ends_with, is_a, reading_dtype, refuse_inside, require
-from terafactor.errors import DataError
+from terafactor.data.sources.formats import (
+    READER_ERRORS,
+    Format,
+    check_matrix,
+    ends_with,
+    is_a,
+    reading_dtype,
+    refuse_inside,
+    require,
+)
+from terafactor.errors import DataError, FitWarning
 
 BLOCK_ROWS = 1024
 """Rows of a table that are read together: reading single rows of a columnar file is expensive."""
 
-NUMBERS = {
+NUMBER_TYPES = {
     "Boolean": "bool",
     **{name: name.lower() for name in ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")},
     **{name: name.lower() for name in ("Float16", "Float32", "Float64")},
@@ -39,6 +50,15 @@ MAX_EXPANSION = 1000
 
 MAX_LISTED = 10
 """Columns that an error lists."""
+
+DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
+"""A number with a decimal comma."""
+
+RATING_COLUMNS = [
+    re.compile(names, re.IGNORECASE)
+    for names in ("user([ _]?id)?|uid", "(item|movie|product|book|song|track)([ _]?id)?|iid", "ratings?|stars|score")
+]
+"""Names of the columns of users, items and ratings."""
 
 UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
 """Name that pandas gives the stored column of an unnamed index."""
@@ -59,15 +79,19 @@ class TableSource(ChunkedSource):
     def __init__(self, path: Path, columns: Sequence[str] | None = None, drop: Sequence[str] | None = None) -> None:
         polars = require("polars", extra="tables", purpose=f"reading {path}")
         self.name = str(path)
+        is_arrow = path.name.lower().endswith(ARROW_SUFFIXES)
+        if is_arrow:
+            check_arrow_buffers(path)
         try:
-            scan = polars.scan_ipc if path.name.lower().endswith(ARROW_SUFFIXES) else polars.scan_parquet
+            scan = polars.scan_ipc if is_arrow else polars.scan_parquet
             self._table = scan(glob.escape(str(path)))  # otherwise polars treats t[1].parquet as a pattern
             schema = self._table.collect_schema()
             n_rows = self._table.select(polars.len()).collect().item()
             index = _stored_index(polars, path)
-        except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
+        except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError, *READER_ERRORS) as error:
             raise DataError(f"{path} cannot be read as a table: {error}") from error
         self.columns = _select_columns(schema, columns, self.name, index, drop)
+        refuse_text(_texts(schema, self.columns), self.name)
         self.shape = check_matrix((n_rows, len(self.columns)), self.name)
         self.dtype = _common_dtype([schema[column] for column in self.columns], self.name)
         self._check_expansion(path.stat().st_size)
@@ -119,6 +143,8 @@ class FrameSource(ArraySource):
     ) -> None:
         check_matrix(frame.shape, name)
         names = _select_columns(frame.schema, columns, name, index, drop)
+        texts = _texts(frame.schema, names)
+        refuse_text(texts, name, example=_first_text(frame, texts))
         dtype = _common_dtype([frame.schema[column] for column in names], name)
         super().__init__(np.ascontiguousarray(frame.select(names).to_numpy(), dtype), name, allow_nan=True)
         self.feature_names = names
@@ -166,18 +192,30 @@ def prepare_for_validation(data: Any, name: str = "X") -> Any:
     if is_a(data, "polars", "LazyFrame"):
         data = data.collect()
     if is_a(data, "polars", "DataFrame"):
-        refuse_text({key: kind for key, kind in data.schema.items() if not _may_be_numeric(str(kind))}, name)
+        refuse_text(
+            {key: kind for key, kind in data.schema.items() if not _may_be_numeric(str(kind))},
+            name,
+            way_out="X.drop({names})",
+        )
         return data
     if is_a(data, "pandas", "DataFrame"):
         sparse = all(_is_sparse(dtype) and dtype.fill_value == 0 for dtype in data.dtypes)
         data = data if sparse else _without_na(_dense(data))
         columns = ((key, data.iloc[:, place]) for place, key in enumerate(data.columns))
-        refuse_text({key: column.dtype for key, column in columns if not _is_numeric(column)}, name)
+        refuse_text(
+            {key: column.dtype for key, column in columns if not _is_numeric(column)},
+            name,
+            way_out="X.drop(columns={names})",
+        )
         return data
     if is_a(data, "pyarrow", "Table"):
         index = _index_columns(data.schema.pandas_metadata or {})
         data = data.select([column for column in data.column_names if not _is_index(column, index)])
-        refuse_text({field.name: field.type for field in data.schema if not _may_be_numeric(str(field.type))}, name)
+        refuse_text(
+            {field.name: field.type for field in data.schema if not _may_be_numeric(str(field.type))},
+            name,
+            way_out="X.drop_columns({names})",
+        )
         return data
     return as_numeric(data, name)
 
@@ -237,7 +275,7 @@ def _select_columns(
     index: Collection[str] = frozenset(),
     drop: Sequence[str] | None = None,
 ) -> list[str]:
-    """Return ``columns``, by default all except an index, without ``drop``; refuse unknown and non-numeric ones."""
+    """Return ``columns``, by default all except an index, without ``drop``; refuse unknown ones."""
     chosen = [column for column in schema if not _is_index(column, index)] if columns is None else _names(columns)
     dropped = [] if drop is None else _names(drop)
     unknown = [column for column in (*chosen, *dropped) if column not in schema]
@@ -246,30 +284,72 @@ def _select_columns(
     chosen = [column for column in chosen if column not in dropped]
     if not chosen:
         raise DataError(f"no column of {name} is left: select at least one")
-    refuse_text({column: schema[column] for column in chosen if str(schema[column]) not in NUMBERS}, name)
+    if columns is None:
+        _warn_of_ratings(chosen, name)
     return chosen
+
+
+def _warn_of_ratings(columns: Sequence[str], name: str) -> None:
+    """Warn about a table of ratings, whose ids are not features."""
+    found = [[column for column in columns if pattern.fullmatch(column)] for pattern in RATING_COLUMNS]
+    if all(found):
+        warnings.warn(
+            f"{name} looks like ratings ({', '.join(names[0] for names in found)}): ids are no features to factorize; "
+            "to predict ratings, use MatrixCompletion or terafactor ratings fit",
+            FitWarning,
+            stacklevel=2,
+        )
+
+
+def _texts(schema: Any, columns: Sequence[str]) -> dict[str, Any]:
+    """Return the types of those columns that do not hold numbers."""
+    return {column: schema[column] for column in columns if str(schema[column]) not in NUMBER_TYPES}
+
+
+def _first_text(frame: Any, texts: Collection[str]) -> str:
+    """Return where the first text that is not a number is, and how to replace it; empty if there is none."""
+    for column in texts:
+        for row, value in enumerate(frame[column]):
+            if isinstance(value, str) and not _is_number(value):
+                comma = DECIMAL_COMMA.fullmatch(value)
+                advice = "write decimal points, not commas" if comma else "write a number, or nothing if it is missing"
+                return f"{column!r} contains {value!r} at row {row}: {advice}, or "
+    return ""
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _names(columns: Sequence[str]) -> list[str]:
     return [columns] if isinstance(columns, str) else list(columns)
 
 
-def refuse_text(types: Mapping[str, Any], name: str) -> None:
-    """Refuse columns that do not hold numbers, if there are any. types: their types by name."""
+def refuse_text(types: Mapping[str, Any], name: str, *, example: str = "", way_out: str = "") -> None:
+    """Refuse columns that do not hold numbers, if there are any. types: their types by name.
+
+    example: what to replace, as :func:`_first_text` returns it. way_out: code that leaves out the columns ``{names}``.
+    """
     if not types:
         return
     listed = ", ".join(f"{column!r} ({kind})" for column, kind in itertools.islice(types.items(), MAX_LISTED))
     more = f" and {len(types) - MAX_LISTED} more" if len(types) > MAX_LISTED else ""
     noun, verb = ("column", "is not a number") if len(types) == 1 else ("columns", "are not numbers")
+    names, option = list(types), ",".join(map(str, types))
+    default = f"open_source(..., drop={names!r}) (--drop {option}), or select others with columns= (--columns)"
     raise DataError(
-        f"{noun} {listed}{more} of {name} {verb}: leave out with open_source(..., drop={list(types)!r}) "
-        f"(--drop {','.join(map(str, types))}), or select others with columns= (--columns)"
+        f"{noun} {listed}{more} of {name} {verb}: {example}leave out the {noun} with "
+        f"{way_out.format(names=names) or default}"
     )
 
 
 def _common_dtype(types: Sequence[Any], name: str) -> np.dtype[np.floating]:
     """Return float32 if it represents all columns exactly, float64 otherwise."""
-    read_as = [reading_dtype(NUMBERS[str(kind)], name) for kind in set(types)]
+    read_as = [reading_dtype(NUMBER_TYPES[str(kind)], name) for kind in set(types)]
     return max(read_as, key=lambda dtype: dtype.itemsize)
 
 

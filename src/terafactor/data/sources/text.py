@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import re
 import warnings
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from terafactor._format import counted
 from terafactor._memory import check_size, max_bytes
 from terafactor.data.source import MatrixSource
 from terafactor.data.sources.formats import Format, ends_with, refuse_inside, require
@@ -43,7 +46,8 @@ def open_text(
     refuse_inside(path, inside)
     polars = require("polars", extra="tables", purpose=f"reading {path}")
     try:
-        content = _without_blank_lines(_read_bounded(path))
+        read = _read_bounded(path)
+        content = _without_blank_lines(read)
         first = content.partition(b"\n")[0].decode("utf-8-sig").rstrip("\r")
         separator = max(SEPARATORS, key=first.count)
         fields = [field.strip().strip('"') for field in first.split(separator)]
@@ -52,8 +56,17 @@ def open_text(
         frame = polars.read_csv(
             content, separator=separator, has_header=named, infer_schema_length=None, null_values=list(MISSING)
         )
-    except (polars.exceptions.PolarsError, OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+    except (
+        polars.exceptions.PolarsError,
+        polars.exceptions.PanicException,
+        OSError,
+        EOFError,
+        zlib.error,
+        UnicodeDecodeError,
+    ) as error:
         raise DataError(f"{path} cannot be read as lines of numbers in UTF-8: {error}") from error
+    if frame[:, -1].null_count():
+        _refuse_short_lines(read, separator, len(frame.columns), path)
     if numbered and columns is None:
         warnings.warn(f"the first line of {path}, 0, 1, 2, ..., is read as column names", FitWarning, stacklevel=2)
     index = {""} if named and frame.columns[0] == "" and len(frame.columns) > 1 else set[str]()
@@ -91,6 +104,16 @@ def _read_bounded(path: Path) -> bytes:
 def _without_blank_lines(content: bytes) -> bytes:
     """Return the content of a file without blank lines."""
     return BLANK_LINES.sub(b"\n", b"\n" + content + b"\n")[1:]
+
+
+def _refuse_short_lines(content: bytes, separator: str, expected: int, path: Path) -> None:
+    """Refuse a file with a line that has too few fields, which polars fills with missing numbers."""
+    lines = csv.reader(io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline=""), delimiter=separator)
+    for fields in lines:
+        blank = len(fields) <= 1 and not "".join(fields).strip()
+        if not blank and len(fields) < expected:
+            found = counted(len(fields), "field")
+            raise DataError(f"line {lines.line_num} of {path} has {found}, {expected} expected: complete or remove it")
 
 
 def _is_number(field: str) -> bool:

@@ -14,7 +14,7 @@ from terafactor._typing import Array
 from terafactor.data.origin import METADATA_FILES
 from terafactor.data.source import MatrixSource
 from terafactor.data.sources.chunked import ChunkedSource
-from terafactor.data.sources.formats import Format, check_matrix, is_a, reading_dtype
+from terafactor.data.sources.formats import READER_ERRORS, Format, check_matrix, is_a, reading_dtype
 from terafactor.errors import DataError
 
 CODECS = frozenset({
@@ -49,13 +49,15 @@ class ZarrSource(ChunkedSource):
         self.shape = check_matrix(array.shape, name)
         self.dtype = reading_dtype(array.dtype, name)
         self.chunk = array.chunks
+        if min(self.chunk) < 1:
+            raise DataError(f"{name} has chunks of shape {self.chunk}; each axis needs at least 1: write it again")
         check_size(math.prod(self.chunk) * self.dtype.itemsize, f"a chunk of {name}", max_bytes())
         self._array = array
 
     def read_rectangle(self, rows: slice, columns: slice) -> Array:
         try:
             return np.asarray(self._array[rows, columns])
-        except (ValueError, RuntimeError) as error:
+        except READER_ERRORS as error:
             raise DataError(f"{self.name} cannot be read: {error}; restore it or write it again") from error
 
 
@@ -65,7 +67,7 @@ def open_zarr(path: Path, inside: str | None = None) -> MatrixSource:
 
     try:
         node = zarr.open(path, path=(inside or "").strip("/"), mode="r")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, *READER_ERRORS) as error:
         raise DataError(f"{path} cannot be opened as Zarr: {error or type(error).__name__}") from error
     if isinstance(node, zarr.Group):
         raise _group_error(node, path, f"{path}::name")

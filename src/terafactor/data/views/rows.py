@@ -88,14 +88,17 @@ def open_selected(base: Mapping[str, Any], rows: Indices) -> SelectedRows:
     return SelectedRows(open_description(base), rows)
 
 
-def choose_rows(source: MatrixSource, n_rows: int, seed: int, purpose: Purpose = Purpose.HOLDOUT) -> Indices:
+def choose_rows(
+    source: MatrixSource, n_rows: int, seed: int, purpose: Purpose = Purpose.HOLDOUT, *, split_blocks: bool = False
+) -> Indices:
     """Return about ``n_rows`` random rows, ascending: single rows, or whole row blocks where the source has them.
 
-    Whole blocks keep the chosen rows, and the others, from reading blocks that they use in part.
+    Whole blocks keep the chosen rows, and the others, from reading blocks that they use in part. split_blocks: choose
+    single rows nevertheless.
     """
     random = generator(seed, purpose)
     blocks = [block for record in range(len(source.records)) for block in source.row_blocks(record) or ()]
-    if n_rows == 0 or not blocks:
+    if n_rows == 0 or not blocks or split_blocks:
         return np.sort(random.permutation(source.shape[0])[:n_rows])
     chosen: list[range] = []
     n_chosen = 0

@@ -57,7 +57,7 @@ class SmoothBall(StructuredBall):
     def update_atom(self, atom: Array, features: Indices, target: Array, weight: float, outside: float) -> None:
         """Do projected gradient steps of size 1 / (1 + 4 n_axes gamma), the inverse of a bound of the curvature.
 
-        See :meth:`StructuredBall.update_atom` for the shapes, ``atom`` (p,) and ``target`` (s,). The steps never
+        See :meth:`StructuredBall.update_atom` for ``atom`` (p,), ``features`` and ``target`` (s,). The steps never
         increase the objective. They read the neighbors of the features in the mask only.
         """
         strides, lengths = self.grid(len(atom))

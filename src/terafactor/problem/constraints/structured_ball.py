@@ -37,6 +37,6 @@ class StructuredBall(NormBall):
 
         R is a penalty of the subclass. atom : (p,), changes at ``features`` (s,) only: all, or those of a mask.
         target : (s,), the minimizer without R and the ball. weight : a number, the mean energy of codes over that of
-        this atom's codes. outside : psi of the entries outside the mask, which count towards the limit of the ball.
+        this atom's codes. outside : psi of the entries outside the mask, which count toward the limit of the ball.
         """
         raise NotImplementedError

@@ -14,7 +14,7 @@ from terafactor._typing import Array, is_number
 from terafactor.errors import ParameterError
 from terafactor.kernels.codes import elastic_net_codes, ridge_codes, signed_start
 from terafactor.kernels.solve import solve_rows
-from terafactor.problem.penalties.penalty import SPARSE_SHARE, Penalty
+from terafactor.problem.penalties.penalty import AUTO_ALPHA_SHARE, Penalty
 from terafactor.problem.registry import PENALTIES, register
 
 logger = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class ElasticNet(Penalty):
 
     def auto_alpha(self, zero_strength: float, atom_energy: float) -> float:
         """Return the rule of the l1 norm or of the ridge, the weaker of the two for a mixture."""
-        lasso = SPARSE_SHARE * zero_strength if self.l1_ratio > 0 else np.inf
+        lasso = AUTO_ALPHA_SHARE * zero_strength if self.l1_ratio > 0 else np.inf
         ridge = RIDGE_SHARE * atom_energy / (1 - self.l1_ratio) if self.l1_ratio < 1 else np.inf
         return float(min(lasso, ridge))
 

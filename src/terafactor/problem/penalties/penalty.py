@@ -16,7 +16,7 @@ from terafactor._typing import Array
 from terafactor.errors import ParameterError
 from terafactor.problem.registry import PENALTIES, from_text
 
-SPARSE_SHARE = 0.2
+AUTO_ALPHA_SHARE = 0.2
 """``alpha="auto"`` of sparse codes, relative to the smallest alpha for which the median row has a zero code."""
 
 
@@ -80,7 +80,7 @@ class Penalty:
         """
         if not self.has_strength:
             return 0.0
-        return SPARSE_SHARE * zero_strength if np.isfinite(zero_strength) else None
+        return AUTO_ALPHA_SHARE * zero_strength if np.isfinite(zero_strength) else None
 
 
 def resolve_penalty(penalty: Any, *, positive: bool) -> Any:

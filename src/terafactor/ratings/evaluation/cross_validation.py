@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from terafactor._random import resolve_seed
-from terafactor._threads import Executor
+from terafactor._threads import Threads
 from terafactor._typing import Array
 from terafactor.errors import DataError, ParameterError
 from terafactor.ratings.evaluation.curve import draw_curve
@@ -33,7 +33,7 @@ GRIDS: dict[str, list[float | None]] = {
 paper, whose lambda is half of alpha."""
 
 WARM_START_SHARE = 0.4
-"""Share of the passes of a fit that starts from the previous alpha."""
+"""Share of the passes that a fit does if it starts from the previous alpha."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class CrossValidationResult:
     """Errors of one choice of parameters on held-out ratings."""
 
     alpha: float | None
-    """Ridge; None if learned."""
+    """Strength of the ridge penalty; None if learned."""
 
     n_components: int
     """Number of factors."""
@@ -63,7 +63,7 @@ class MatrixCompletionCV(BaseEstimator):
     estimator : MatrixCompletion or None, default=None
         Estimator with all other parameters; None uses the defaults.
     alphas : sequence of float or None, default=None
-        Values of alpha to try; an element None learns the regularization. By default a grid of 15 values.
+        Values of alpha to try; None as an element learns the regularization. By default a grid of 15 values.
     n_components : sequence of int or None, default=None
         Numbers of factors to try; None uses that of the estimator.
     n_splits : int, default=3
@@ -150,22 +150,25 @@ class MatrixCompletionCV(BaseEstimator):
         return draw_curve(self.results_, Path(path))
 
     def predict(self, X: Any) -> Any:
-        """Predict ratings, see :meth:`MatrixCompletion.predict`."""
+        """Return the predicted ratings (n,) of the pairs in X, see :meth:`MatrixCompletion.predict`."""
         check_is_fitted(self, "estimator_")
         return self.estimator_.predict(X)
 
     def transform(self, X: Any) -> Array:
-        """Compute codes of users, see :meth:`MatrixCompletion.transform`."""
+        """Return codes (n_users, n_components) for the ratings in X, see :meth:`MatrixCompletion.transform`."""
         check_is_fitted(self, "estimator_")
         return self.estimator_.transform(X)
 
     def recommend(self, users: Any = None, n: int = 10, **options: Any) -> tuple[Array, Array]:
-        """Recommend items, see :meth:`MatrixCompletion.recommend`."""
+        """Return items and predicted ratings, (n_users, n) each, for ``users``; None for all.
+
+        The ``options`` are those of :meth:`MatrixCompletion.recommend`.
+        """
         check_is_fitted(self, "estimator_")
         return self.estimator_.recommend(users, n, **options)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return minus the RMSE on the ratings in X."""
+        """Return the negative RMSE on the ratings in X, as :meth:`MatrixCompletion.score`."""
         check_is_fitted(self, "estimator_")
         return self.estimator_.score(X)
 
@@ -181,10 +184,10 @@ class MatrixCompletionCV(BaseEstimator):
         if len(train) and len(test):
             return
         per_user = " of a user" if self.splitter == "per_user" else ""
-        enough = f": at least {math.ceil(1 / self.test_share)} ratings{per_user} are needed, or a larger test_share"
+        enough = f": pass at least {math.ceil(1 / self.test_share)} ratings{per_user}, or a larger test_share"
         raise DataError(
-            f"{len(train) + len(test)} ratings split with test_share={self.test_share} leave {len(train)} to learn "
-            f"from and {len(test)} to test on, and each split needs both{'' if callable(self.splitter) else enough}"
+            f"{len(train) + len(test)} ratings split with test_share={self.test_share} give {len(train)} training "
+            f"and {len(test)} test ratings, but a split needs some of both{'' if callable(self.splitter) else enough}"
         )
 
     def _choices(self, base: MatrixCompletion) -> tuple[list[float | None], list[int]]:
@@ -192,14 +195,17 @@ class MatrixCompletionCV(BaseEstimator):
         given = GRIDS.get(base.statistics, [None]) if self.alphas is None else list(self.alphas)
         sizes = [base.n_components] if self.n_components is None else list(self.n_components)
         if not given or not sizes or self.n_splits < 1:
-            raise ParameterError("alphas and n_components must not be empty, and n_splits must be >= 1")
+            raise ParameterError(
+                "alphas and n_components must not be empty, and n_splits must be >= 1, got "
+                f"alphas={given}, n_components={sizes}, n_splits={self.n_splits}"
+            )
         return sorted(given, key=lambda alpha: -np.inf if alpha is None else -alpha), sizes
 
 
 def path_errors(
     base: MatrixCompletion, train: RatingTable, test: RatingTable, alphas: Sequence[float | None], size: int, seed: int
 ) -> list[tuple[float | None, float]]:
-    """Return the RMSE on ``test`` after learning from ``train`` for each alpha, each fit starting from the last."""
+    """Return the RMSE on ``test`` for each alpha, with fits on ``train`` that each start from the previous one."""
     train, test = oriented(train, base.stream), oriented(test, base.stream)
     low, high = float(train.values.min()), float(train.values.max())
     found: list[tuple[float | None, float]] = []
@@ -209,9 +215,9 @@ def path_errors(
         if start is not None:
             method = replace(method, n_epochs=max(1.0, WARM_START_SHARE * method.n_epochs))
         state = method.learn(train, start=start)
-        with Executor(method.n_threads) as executor:
-            model = method.item_model(state).with_users(method.codes(state, train, executor))
-            predicted = model.predict(test.users, test.items, executor)
+        with Threads(method.n_threads) as threads:
+            model = method.item_model(state).with_users(method.codes(state, train, threads))
+            predicted = model.predict(test.users, test.items, threads)
         found.append((alpha, rmse(np.clip(predicted, low, high) if base.clip else predicted, test.values)))
         start = state.warm_start() if alpha is not None else None  # without alpha, the state has other priors
     return found

@@ -48,7 +48,7 @@ def _ranking_metrics(estimator: MatrixCompletion, liked: RatingTable, n: int) ->
     if not len(users):
         return {f"ndcg@{n}": None, f"recall@{n}": None}
     numbers = estimator._known[0].find(liked.user_ids.values[users])
-    learned = estimator._history.take(numbers).learned()  # held-out ratings may be recommended: they are tested here
+    learned = estimator._history.take(numbers).learned()  # without held-out ratings, which may be recommended
     items, ratings = estimator._recommend(estimator._model.codes_of(numbers), learned, n)
     lists = np.where(np.isnan(ratings), -1, liked.item_ids.find(items.ravel()).reshape(items.shape))
     relevant = RatingHistory.of(liked).take(users)
@@ -59,7 +59,7 @@ def _ranking_metrics(estimator: MatrixCompletion, liked: RatingTable, n: int) ->
 
 
 def _with_matching_ids(estimator: MatrixCompletion, table: RatingTable) -> RatingTable:
-    """Return the table with ids of the model's type: a test file may hold only integers where the model has text."""
+    """Return the table with ids of the model's type: a test file may have integers only, and the model text ids."""
     users, items = (
         Ids(as_ids(match_id_types(known, ids.values.tolist())))
         for known, ids in ((estimator.users_, table.user_ids), (estimator.items_, table.item_ids))

@@ -21,7 +21,7 @@ def recall_at(lists: Indices, starts: Indices, relevant: Array) -> float:
     """Return the mean recall at n over users: relevant items in the list, divided by min(n, relevant items).
 
     lists (b, n): recommended items, padded with -1; starts (b + 1,), relevant: relevant items of each user. Users
-    without relevant items are ignored; NaN if there are no others.
+    without relevant items are ignored; NaN if no user is left.
     """
     hits, counts = _hits(lists, starts, relevant)
     return _mean(hits.sum(axis=1)[counts > 0] / np.minimum(counts, lists.shape[1])[counts > 0])

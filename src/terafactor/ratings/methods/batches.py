@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from terafactor._threads import Executor
+from terafactor._threads import Threads
 from terafactor._typing import Array, Indices
 from terafactor.kernels.rating_order import count_keys, sort_by_item, sort_by_user
 from terafactor.ratings.table.history import RatingUpdate
@@ -17,7 +17,7 @@ from terafactor.ratings.table.history import RatingUpdate
 class RatingBatch:
     """The ratings of some users, sorted by user for their codes and again by item for the statistics of items.
 
-    In an update of known users, the second part has new ratings only.
+    In an update of known users, the arrays sorted by item hold new ratings only.
     """
 
     users: Indices
@@ -54,7 +54,7 @@ class RatingBatch:
 
 
 def make_batches(
-    users: Array, items: Array, values: Array, groups: Sequence[Indices], n_items: int, executor: Executor
+    users: Array, items: Array, values: Array, groups: Sequence[Indices], n_items: int, threads: Threads
 ) -> list[RatingBatch]:
     """Return one batch per group of users; groups without ratings are dropped.
 
@@ -75,7 +75,7 @@ def make_batches(
                 groups[number], starts[low : high + 1], sorted_items[part], sorted_values[part], n_items
             )
 
-    executor.split(fill, len(groups))
+    threads.split(fill, len(groups))
     return [batch for batch in batches if batch is not None and len(batch.items)]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from terafactor._typing import Array
 from terafactor.ratings.table.table import RatingTable
 
-TOLERANCE = 1e-4
+BIAS_TOLERANCE = 1e-4
 """Change of the item biases, relative to the standard deviation of ratings, at which the alternation has converged."""
 
 MAX_ROUNDS = 100
@@ -40,9 +40,9 @@ class Biases:
         return cls(offset, *_alternate(table, offset, np.zeros(table.shape[1]), np.ones(table.shape[1], bool), damping))
 
     def after(self, rows: RatingTable, rated: Array, damping: float = 0.0) -> Biases:
-        """Return the biases after the rows of some users arrived, which replace the biases of these users.
+        """Return the biases with those of some users replaced by estimates from their new rows.
 
-        rated (p,): items that had ratings before. They keep their bias, which their statistics depend on.
+        rated (p,): whether items had ratings before. Those keep their bias, because their statistics depend on it.
         """
         items = np.zeros(rows.shape[1])
         items[: len(self.items)] = self.items
@@ -61,9 +61,9 @@ class Biases:
 
 
 def _alternate(table: RatingTable, offset: float, items: Array, free: Array, damping: float) -> tuple[Array, Array]:
-    """Return user and item biases, float32, starting from ``items`` (p,), of which only the ``free`` ones change."""
+    """Return user and item biases, float32, starting from ``items`` (p,); only the ``free`` items change."""
     centered = table.values - offset
-    allowed = TOLERANCE * float(centered.std())
+    allowed = BIAS_TOLERANCE * float(centered.std())
     of_user, of_item = table.users.astype(np.intp), table.items.astype(np.intp)
     user_means, item_means = _means(of_user, table.shape[0], damping), _means(of_item, table.shape[1], damping)
     for _ in range(MAX_ROUNDS):

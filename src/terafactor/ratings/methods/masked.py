@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from terafactor import solver
-from terafactor._threads import Executor
+from terafactor._threads import Threads
 from terafactor._typing import Array
 from terafactor.data import SparseSource
 from terafactor.data.views.rows import sample_rows
@@ -29,7 +29,7 @@ from terafactor.solver.options import SolverOptions
 from terafactor.solver.state import State
 from terafactor.solver.state_dict import StateDict
 
-N_BATCHES = 100
+N_MASKED_BATCHES = 100
 """Default number of batches per pass."""
 
 N_SAMPLED_USERS = 200
@@ -40,7 +40,7 @@ PROBLEM = Problem(alpha=1.0, penalty=ElasticNet(0.0), constraint=NormBall("l2"))
 
 
 def extra_state(biases: Biases, last_codes: Array) -> StateDict:
-    """Return the part of a state_dict that the solver does not know."""
+    """Return the entries of a state dict that the solver does not use."""
     arrays = {"last_codes": last_codes, "user_biases": biases.users, "item_biases": biases.items}
     return StateDict({"offset": biases.offset}, arrays)
 
@@ -107,7 +107,7 @@ class MaskedMethod:
     """Pseudo-ratings equal to the mean, added to each user and item in the estimate of its bias."""
 
     refit: bool = True
-    """Whether codes are recomputed at the end; else users keep the code of their last step."""
+    """Whether codes are recomputed at the end; otherwise users keep the code of their last step."""
 
     batch_size: int | None = None
     """Users per step; None uses a hundredth of them."""
@@ -165,9 +165,9 @@ class MaskedMethod:
         """Return the item side of the model."""
         return self._model(state.surrogate.dictionary, state.biases)
 
-    def codes(self, state: MaskedState, table: RatingTable, executor: Executor) -> Codes:
+    def codes(self, state: MaskedState, table: RatingTable, threads: Threads) -> Codes:
         """Return the codes of the users of a table that the state has learned from."""
-        return self.item_model(state).encode(*table.by_user(), executor) if self.refit else _last_codes(state)
+        return self.item_model(state).encode(*table.by_user(), threads) if self.refit else _last_codes(state)
 
     def from_state_dict(self, state_dict: StateDict) -> MaskedState:
         """Return the state stored in a state_dict."""
@@ -201,7 +201,7 @@ class MaskedMethod:
         return SolverOptions(
             n_components=self.n_components,
             seed=self.seed,
-            batch_size=self.batch_size or math.ceil(n_users / N_BATCHES),
+            batch_size=self.batch_size or math.ceil(n_users / N_MASKED_BATCHES),
             statistics="masked",
             projection=self.projection,
             schedule=PowerDecay(self.forgetting),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from terafactor._threads import Executor
+from terafactor._threads import Threads
 from terafactor.ratings.serving.model import Codes, RatingModel
 from terafactor.ratings.table.history import RatingUpdate
 from terafactor.ratings.table.table import RatingTable
@@ -43,7 +43,7 @@ class Method(Protocol):
     def item_model(self, state: Any) -> RatingModel:
         """Return the item side of the model."""
 
-    def codes(self, state: Any, table: RatingTable, executor: Executor) -> Codes:
+    def codes(self, state: Any, table: RatingTable, threads: Threads) -> Codes:
         """Return the codes of the users of a table that the state has learned from."""
 
     def last_codes(self, state_dict: StateDict) -> Codes | None:

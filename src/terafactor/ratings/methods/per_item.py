@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from terafactor._random import Purpose, generator
-from terafactor._threads import Executor
+from terafactor._threads import Threads
 from terafactor._typing import Array, Indices
 from terafactor.kernels.ratings import row_width
 from terafactor.ratings.methods.batches import RatingBatch, make_batches, make_update_batches
@@ -20,7 +20,8 @@ from terafactor.ratings.serving.model import Codes, RatingModel
 from terafactor.ratings.table.history import RatingUpdate
 from terafactor.ratings.table.table import RatingTable
 from terafactor.solver.callbacks import Callback
-from terafactor.solver.loop import Advance, Elapsed, RunningFit, run_loop
+from terafactor.solver.loop import Elapsed, RunningFit, run_loop
+from terafactor.solver.maintain import Evidence
 from terafactor.solver.state_dict import StateDict
 from terafactor.solver.warm_up import warm_up_once
 
@@ -33,7 +34,7 @@ CONSTANT = 1e-6
 
 @dataclass(frozen=True)
 class PerItemMethod:
-    """Learns each item from the codes of its own users."""
+    """Learns the factors of each item from the codes of the users who rated it."""
 
     n_components: int
     options: CompletionOptions
@@ -50,7 +51,7 @@ class PerItemMethod:
     tol: float = 0.0
     max_time: float | None = None
     shuffle: bool = True
-    """Whether users are visited in random order; else in the order of their numbers."""
+    """Whether users are visited in random order; otherwise in the order of their numbers."""
 
     n_threads: int = 1
 
@@ -65,11 +66,11 @@ class PerItemMethod:
         """Learn from a table, from scratch or from a state_dict."""
         warm_up_once("ratings", "ratings", self._learn_toy)
         started = time.perf_counter()
-        with Executor(self.n_threads) as executor:
+        with Threads(self.n_threads) as threads:
             state = self._initial_state(table) if start is None else CompletionState.from_state_dict(start)
-            batches = self._batches(table, state, executor)
+            batches = self._batches(table, state, threads)
             last = math.ceil(self.n_epochs * len(batches) - 1e-9)  # rounded as in the loop of dictionaries
-            learner = CompletionFit(batches, self, state, executor, self._kept_codes(table, state, start))
+            learner = CompletionFit(batches, self, state, threads, self._kept_codes(table, state, start))
             run_loop(
                 learner, range(state.n_batches, last), len(batches), callbacks, max_time=self.max_time,
                 elapsed=elapsed, started=started,
@@ -77,39 +78,39 @@ class PerItemMethod:
         return state
 
     def _learn_toy(self) -> None:
-        """Learn from four ratings, which compiles all kernels."""
+        """Learn from four ratings, to compile all kernels."""
         toy = RatingTable.of([0, 0, 1, 1], [0, 1, 0, 1], [1, 2, 3, 5])
         method = replace(self, n_components=2, n_epochs=1, batch_size=None, tol=0.0, max_time=None, n_threads=1)
-        with Executor() as executor:
-            method.codes(method.learn(toy), toy, executor)
+        with Threads() as threads:
+            method.codes(method.learn(toy), toy, threads)
 
     def learn_more(
         self, state: CompletionState, update: RatingUpdate, callbacks: Sequence[Callback] = ()
     ) -> CompletionState:
         """Learn from the users with new or changed ratings, in the order of their numbers.
 
-        Codes are computed from all ratings of these users. The statistics of items count each pair once: they get the
-        new pairs, and the difference where a rating has changed.
+        Codes are computed from all ratings of these users. The statistics of items count each pair once: new pairs are
+        added, and changed ratings corrected by the difference.
         """
         once, state = replace(self, tol=0.0, shuffle=False), state.resized(*update.rows.shape)
         state.count_ratings(update)
         groups, values = self._groups(np.unique(update.rows.users)), state.standardized(update.rows.values)
         batches = make_update_batches(update, values, update.change / np.float32(state.scale), groups)
-        with Executor(self.n_threads) as executor:
-            run_loop(CompletionFit(batches, once, state, executor), range(len(batches)), len(batches), callbacks)
+        with Threads(self.n_threads) as threads:
+            run_loop(CompletionFit(batches, once, state, threads), range(len(batches)), len(batches), callbacks)
         return state
 
     def item_model_builder(self, table: RatingTable) -> Callable[[RunningFit], RatingModel]:
         """Return a function that builds the item side of the model from a learner that is learning from ``table``."""
-        return lambda learner: self.item_model(learner.state)  # type: ignore[attr-defined]
+        return lambda learner: self.item_model(learner.state)  # type: ignore[arg-type]
 
     def item_model(self, state: CompletionState) -> RatingModel:
         """Return the item side of the model."""
         return state.item_model(self.options.alpha)
 
-    def codes(self, state: CompletionState, table: RatingTable, executor: Executor) -> Codes:
+    def codes(self, state: CompletionState, table: RatingTable, threads: Threads) -> Codes:
         """Return the codes of the users of a table."""
-        return self.item_model(state).encode(*table.by_user(), executor)
+        return self.item_model(state).encode(*table.by_user(), threads)
 
     def from_state_dict(self, state_dict: StateDict) -> CompletionState:
         """Return the state stored in a state_dict."""
@@ -152,13 +153,13 @@ class PerItemMethod:
         codes[0, :, : self.n_components] = state.user_prior.mean
         return codes
 
-    def _batches(self, table: RatingTable, state: CompletionState, executor: Executor) -> list[RatingBatch]:
+    def _batches(self, table: RatingTable, state: CompletionState, threads: Threads) -> list[RatingBatch]:
         """Return fixed batches of the users that have ratings, with standardized ratings."""
         users = np.flatnonzero(np.bincount(table.users, minlength=table.shape[0]))
         if self.shuffle:
             users = generator(self.seed, Purpose.ROW_ORDER).permutation(users)
         values = state.standardized(table.values)
-        return make_batches(table.users, table.items, values, self._groups(users), table.shape[1], executor)
+        return make_batches(table.users, table.items, values, self._groups(users), table.shape[1], threads)
 
     def _groups(self, users: Indices) -> list[Indices]:
         size = self.batch_size or math.ceil(len(users) / N_BATCHES)
@@ -166,43 +167,34 @@ class PerItemMethod:
 
 
 class CompletionFit:
-    """The learner that the training loop runs: one step per batch, in a new order of batches each pass."""
-
-    n_reseeded = 0
+    """The learner that the training loop runs: one step per batch, with the batches in a new order in each pass."""
 
     def __init__(
         self,
         batches: Sequence[RatingBatch],
         method: PerItemMethod,
         state: CompletionState,
-        executor: Executor,
+        threads: Threads,
         last_codes: Array | None = None,
     ) -> None:
         self.last_codes = last_codes
+        self.may_converge = method.tol > 0
         self.batches = batches
         self.method = method
         self.state = state
-        self.executor = executor
+        self.threads = threads
 
-    @property
-    def n_steps(self) -> int:
-        return self.state.n_steps
-
-    @property
-    def n_samples(self) -> int:
-        return self.state.n_samples
-
-    def steps(self, numbers: range) -> Generator[Advance, None, None]:
+    def steps(self, numbers: range) -> Generator[Evidence, None, None]:
         for number in numbers:
             epoch, place = divmod(number, len(self.batches))
             if epoch > 0 and place == 0:
                 self.state.last_error = self.state.mean_error
             batch = self.batches[self._order(epoch)[place]]
-            codes = step(self.state, batch, self.method.options, self.executor)
+            codes = step(self.state, batch, self.method.options, self.threads)
             if self.last_codes is not None:
                 self.last_codes[:, batch.users] = codes
             self.state.n_batches += 1
-            yield Advance(1, batch.n_bytes)
+            yield Evidence(1, batch.n_bytes)
 
     def _order(self, epoch: int) -> Indices:
         """Return the order of the batches in a pass."""

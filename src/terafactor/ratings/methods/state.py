@@ -16,8 +16,8 @@ from terafactor.ratings.table.history import RatingUpdate
 from terafactor.solver.state_dict import StateDict, array_of, part_of, restore, to_state_dict
 
 USER_BIAS, ITEM_BIAS = 0, 1
-"""Coordinates initialized as biases: items have 1 in the first, where codes hold the bias of the user; codes have 1 in
-the second, where items hold their bias."""
+"""Coordinates initialized as biases. In the first, items are 1 and codes hold the bias of the user; in the second,
+codes are 1 and items hold their bias."""
 
 INITIAL_SCALE = 0.1
 """Initial standard deviation of the other coordinates of items."""
@@ -58,7 +58,7 @@ class CompletionState:
     """Prior of the factors of items."""
 
     totals: Indices = field(metadata=array_of("p", np.int64))
-    """Ratings of each item in all (p,)."""
+    """Total number of ratings of each item (p,)."""
 
     n_users: int = 0
     """Users with ratings."""
@@ -89,6 +89,9 @@ class CompletionState:
 
     n_batches: int = 0
     """Batches read by the fit."""
+
+    n_reseeded: int = field(default=0, metadata={"saved": False})
+    """Items that were re-initialized: never any."""
 
     @property
     def mean_error(self) -> float:
@@ -151,7 +154,7 @@ class CompletionState:
         )
 
     def warm_start(self) -> StateDict:
-        """Return a state_dict from which a new fit starts with all its passes ahead."""
+        """Return a state dict from which a new fit starts, with its counters at zero."""
         state_dict = self.state_dict()
         return StateDict({**state_dict.numbers, "n_batches": 0}, state_dict.arrays)
 
@@ -175,7 +178,10 @@ class CompletionState:
     @classmethod
     def from_state_dict(cls, state_dict: StateDict) -> CompletionState:
         """Return the state stored in a state_dict, refusing inconsistent arrays."""
-        return restore(cls, state_dict)
+        state = restore(cls, state_dict)
+        state.user_prior.check("user_prior")
+        state.item_prior.check("item_prior")
+        return state
 
 
 def zero_padded(rows: Array, length: int) -> Array:

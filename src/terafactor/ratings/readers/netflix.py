@@ -16,7 +16,7 @@ from terafactor.ratings.table.table import RatingTable
 
 PROBE = "probe.txt"
 NO_SEPARATOR = "\x1f"
-"""A character that does not occur, so that polars reads whole lines, which have one field or three."""
+"""A character that does not occur, so that polars reads whole lines: they have one field or three."""
 
 
 def is_netflix(folder: Path) -> bool:
@@ -42,12 +42,14 @@ def split_probe(table: RatingTable, folder: Path | str) -> tuple[RatingTable, Ra
     """Split a table into training ratings and those of the probe set, listed in ``probe.txt`` in the folder."""
     path = Path(folder) / PROBE
     if not path.is_file():
-        raise DataError(f"{folder} has no {PROBE}")
+        raise DataError(f"{folder} has no {PROBE}: pass the folder with this file of the Netflix Prize")
     polars = require("polars", extra="ratings", purpose=f"reading {path}")
     pairs = _read(polars, path, 1)
     users, items = table.user_ids.find(pairs["user"]), table.item_ids.find(pairs["item"])
     if np.any(users < 0) or np.any(items < 0):
-        raise DataError(f"{path} lists customers or movies that have no rating in {folder}")
+        raise DataError(
+            f"{path} lists customers or movies without a rating in {folder}: use the probe.txt of the same data"
+        )
     wanted = users * table.shape[1] + items
     is_probe = np.isin(table.users.astype(np.int64) * table.shape[1] + table.items, wanted)
     return table.take(~is_probe), table.take(is_probe)
@@ -62,7 +64,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _read(polars: Any, path: Path, n_fields: int) -> Any:
-    """Read a file strictly: an error names the first line that is neither a movie nor a rating."""
+    """Read a file; raise DataError with the first line that is neither a movie nor a rating."""
     check_regular(path)
     frame = parse_without_blank_lines(path, lambda content: _parse(polars, content, n_fields))
     if frame is None:
@@ -92,7 +94,7 @@ def _parse(polars: Any, content: Path | bytes, n_fields: int) -> Any | None:
             item=polars.when(is_movie).then(first.str.strip_chars_end(":")).cast(polars.Int64).forward_fill()
         ).filter(~is_movie)
         below = below.select(**columns)
-    except polars.exceptions.PolarsError:
+    except (polars.exceptions.PolarsError, polars.exceptions.PanicException):
         return None
     return None if any(below[name].null_count() for name in columns) else below
 
@@ -109,4 +111,4 @@ def _find_invalid_line(path: Path, n_fields: int) -> DataError:
             below_a_movie = below_a_movie or bool(re.fullmatch(r"\d+:", text))
             if not below_a_movie or not (re.fullmatch(r"\d+:", text) or rating.fullmatch(text)):
                 return DataError(f"{path}, line {number} is neither 'movie:' nor a rating below one: {text[:80]!r}")
-    return DataError(f"{path} cannot be read as a file of the Netflix Prize")
+    return DataError(f"{path} cannot be read as a file of the Netflix Prize: download it again")

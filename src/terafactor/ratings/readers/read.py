@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from terafactor._checks import check_regular
-from terafactor.data.sources.formats import require
+from terafactor.data.sources.formats import READER_ERRORS, require
 from terafactor.data.sources.sparse import check_archive
 from terafactor.errors import DataError
 from terafactor.ratings.readers.netflix import is_netflix, read_netflix
@@ -36,12 +34,6 @@ LAYOUTS: dict[str, TextLayout] = {
 }
 MOVIELENS_FILES = ("ratings.dat", "ratings.csv", "u.data")
 """Names of the rating files of MovieLens."""
-
-UNREADABLE = (
-    OSError, EOFError, ValueError, TypeError, KeyError, AttributeError, NotImplementedError, MemoryError,
-    zipfile.BadZipFile, zlib.error,
-)  # fmt: skip
-"""Errors that NumPy and SciPy raise while they load a damaged file."""
 
 
 def read_ratings(
@@ -124,5 +116,5 @@ def _read_npz(path: Path, duplicates: Duplicates, columns: Mapping[str, str] | N
             return RatingTable.of(*(arrays[name] for name in found.values()), duplicates=duplicates)
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
-    except UNREADABLE as error:
+    except (OSError, *READER_ERRORS) as error:
         raise DataError(f"{path} cannot be read as arrays: {error}") from error

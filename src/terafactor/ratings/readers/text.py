@@ -29,7 +29,7 @@ SHOWN = 80
 """Characters of an invalid line that an error shows."""
 
 CHUNK = 2**24
-"""Bytes read at once to count lines."""
+"""Number of bytes read at a time to count lines."""
 
 N_SNIFFED = 1000
 """Lines searched for ids with leading zeros. Reading all ids as text instead is slow: numbering the ids of 2 million
@@ -39,20 +39,20 @@ SEPARATORS = ",;\t|"
 """Separators recognized in a header, whatever the suffix of the file."""
 
 PADDED = re.compile(r"[+-]?0\d+|\+\d+|-0")
-"""Text that parses as an integer but is not its usual form: ``007`` and ``7`` are different users."""
+"""Text that parses as an integer but differs from its usual form: ``007`` and ``7`` are different users."""
 
 QUOTED = '^".*"$'
 """Text in quotes, as a polars pattern."""
 
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
-BLANK_LINES = re.compile(rb"\n\s*\n")
+EMPTY_LINES = re.compile(rb"\n\s*\n")
 """Blank lines, from the end of the line before them to the end of the last one."""
 
 ESCAPED = re.compile(rb'\\(["\\])')
 """Quote or backslash after a backslash."""
 
-IGNORE_TIMES = "columns={'time': ''}, on the command line --column time=, ignores times"
+IGNORE_TIMES = "pass columns={'time': ''}, on the command line --column time=, to ignore times"
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ COMMA, TAB = TextLayout(","), TextLayout("\t")
 def read_text(
     path: Path, layout: TextLayout, duplicates: Duplicates, columns: Mapping[str, str] | None = None
 ) -> RatingTable:
-    """Read a text file strictly: an error names the first line that is not a rating."""
+    """Read a text file; raise DataError with the first line that is not a rating."""
     polars = require("polars", extra="ratings", purpose=f"reading {path}")
     refuse_utf16(path)
     layout = detect_separator(path, layout)
@@ -116,12 +116,12 @@ def parse_without_blank_lines(path: Path, parse: Callable[[Path | bytes], Any]) 
 
 
 def for_polars(content: Path | bytes) -> str | bytes:
-    """Return a path as text without wildcards, which polars expands, or bytes unchanged."""
+    """Return a path as text with escaped wildcards, which polars would expand; return bytes unchanged."""
     return glob.escape(str(content)) if isinstance(content, Path) else content
 
 
 def load_parquet(polars: Any, path: Path, columns: Sequence[str]) -> Any:
-    """Return columns of a Parquet file, unless they expand beyond the memory limit."""
+    """Return columns of a Parquet file; refuse them if their uncompressed size exceeds the memory limit."""
     n_rows = polars.scan_parquet(for_polars(path)).select(polars.len()).collect().item()
     check_size(8 * n_rows * len(columns), str(path), max_bytes())
     return polars.read_parquet(for_polars(path), columns=list(columns))
@@ -129,11 +129,11 @@ def load_parquet(polars: Any, path: Path, columns: Sequence[str]) -> Any:
 
 def without_blank_lines(path: Path) -> bytes:
     """Return the content of a file without blank lines."""
-    return BLANK_LINES.sub(b"\n", b"\n" + path.read_bytes() + b"\n")[1:]
+    return EMPTY_LINES.sub(b"\n", b"\n" + path.read_bytes() + b"\n")[1:]
 
 
 def has_escaped_quotes(path: Path, layout: TextLayout) -> bool:
-    """Return whether quotes inside quoted fields follow a backslash, and are not doubled."""
+    """Return whether quotes inside quoted fields are escaped by a backslash instead of doubled."""
     if layout.stride > 1 or _count_records(path, layout) is not None:
         return False
     return _count_records(path, layout, escape="\\") is not None
@@ -217,7 +217,7 @@ def _positions(first: list[str], layout: TextLayout, columns: Mapping[str, str] 
 
 
 def _padded_ids(path: Path, layout: TextLayout, positions: Mapping[str, int]) -> list[str]:
-    """Return which of user and item have ids like ``007`` in the first lines, and are text therefore."""
+    """Return which of user and item have ids like ``007`` in the first lines, and are therefore read as text."""
     lines = [fields for _, fields in islice(_lines(path, layout), N_SNIFFED)]
     return [
         role
@@ -246,9 +246,9 @@ def _parse(
 ) -> Any | None:
     """Return a data frame of the ratings, None if a line is not a rating.
 
-    Ids are integers if all are, else text without surrounding white space; those of the roles in ``text_ids`` are
-    always text. Quotes enclose fields. If the file cannot be parsed that way and no id is enclosed, they are part of
-    the fields, as in ``12" pipe``.
+    Ids are integers if all are, otherwise text without surrounding white space; those of the roles in ``text_ids`` are
+    always text. Quotes enclose fields. If the file cannot be parsed that way and no id is enclosed in quotes, quotes
+    are part of the fields, as in ``12" pipe``.
     """
     names = {place * layout.stride: role for role, place in positions.items()}
     for quote, id_type in product(('"', None), (polars.Int64, polars.String)):
@@ -266,7 +266,7 @@ def _parse(
                 schema={field: types.get(field, polars.String) for field in fields},
                 columns=list(names),
             )
-        except polars.exceptions.PolarsError:
+        except (polars.exceptions.PolarsError, polars.exceptions.PanicException):
             continue
         if quote and not reads_every_record(content, layout, len(frame) + (layout.positions is None)):
             continue
@@ -376,9 +376,9 @@ def _lines(path: Path, layout: TextLayout) -> Iterator[tuple[int, list[str]]]:
 def _problem(fields: list[str], positions: Mapping[str, int], dates: bool, n_fields: int) -> str | None:
     """Return what is wrong with a line, None if it is valid."""
     if len(fields) <= max(positions.values()):
-        return f"{len(fields)} fields, at least {max(positions.values()) + 1} are needed"
+        return f"{len(fields)} fields instead of at least {max(positions.values()) + 1}"
     if len(fields) > n_fields:
-        return f"{len(fields)} fields, the first line has {n_fields}"
+        return f"{len(fields)} fields, but the first line has {n_fields}"
     empty = [role for role, place in positions.items() if not fields[place].strip()]
     if empty:
         return f"the {empty[0]} is empty" + (f" ({IGNORE_TIMES})" if empty[0] == "time" else "")

@@ -10,7 +10,7 @@ from terafactor.errors import DataError
 from terafactor.ratings.readers.text import COMMA, TAB, TextLayout, detect_separator, refuse_utf16
 from terafactor.ratings.table.open import NAMES, match_names
 
-LAYOUTS = {".dat": TextLayout("::"), ".tsv": TAB, ".item": TextLayout("|")}
+TITLE_LAYOUTS = {".dat": TextLayout("::"), ".tsv": TAB, ".item": TextLayout("|")}
 """Layouts by suffix; other files are separated by commas."""
 
 WITHOUT_HEADER = (".dat", ".item")
@@ -32,7 +32,7 @@ def read_titles(path: Path | str) -> dict[str, str]:
     try:
         check_regular(path)
         refuse_utf16(path)
-        separator = detect_separator(path, LAYOUTS.get(path.suffix.lower(), COMMA)).separator
+        separator = detect_separator(path, TITLE_LAYOUTS.get(path.suffix.lower(), COMMA)).separator
         content = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
@@ -42,7 +42,12 @@ def read_titles(path: Path | str) -> dict[str, str]:
         text = content.decode("latin-1")
     lines = text.splitlines()
     rows = [line.split(separator) for line in lines] if len(separator) > 1 else csv.reader(lines, delimiter=separator)
-    numbered = [(number, row) for number, row in enumerate(rows, start=1) if any(field.strip() for field in row)]
+    try:
+        numbered = [(number, row) for number, row in enumerate(rows, start=1) if any(field.strip() for field in row)]
+    except csv.Error as error:
+        raise DataError(
+            f"{path} is not a table of ids and titles ({error}): look for a quote that is not closed"
+        ) from error
     item, title, start = _positions(path, numbered[0][1] if numbered else [])
     titles = {}
     for number, row in numbered[start:]:

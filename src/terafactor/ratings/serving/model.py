@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from terafactor._threads import Executor
+from terafactor._threads import Threads
 from terafactor._typing import Array, Indices
 from terafactor.kernels.ranking import predict_pairs
 from terafactor.kernels.ratings import row_width
@@ -30,7 +30,7 @@ class Codes:
     """(b,), float32; zero for algorithms without separate biases."""
 
     def updating(self, before: Codes, present: Indices) -> Codes:
-        """Return these codes for the users ``present`` and for new users, and the codes ``before`` for all others."""
+        """Return these codes for the users ``present`` and for new users, and the codes ``before`` for the others."""
         kept = np.setdiff1d(np.arange(len(before.factors)), present, assume_unique=True)
         parts = [part.copy() for part in (self.factors, self.variances, self.biases)]
         for part, old in zip(parts, (before.factors, before.variances, before.biases), strict=True):
@@ -85,7 +85,7 @@ class RatingModel:
         """Number of factors, k."""
         return len(self.user_prior.mean)
 
-    def encode(self, starts: Indices, items: Array, values: Array, executor: Executor) -> Codes:
+    def encode(self, starts: Indices, items: Array, values: Array, threads: Threads) -> Codes:
         """Compute the codes of users from their ratings.
 
         starts (b + 1,), items, values: ratings by user. A user without ratings gets the mean code.
@@ -100,7 +100,7 @@ class RatingModel:
             standardized -= biases[owners]
         codes, variances, _ = encode(
             starts, items, standardized, self.item_factors, self.item_variances, self.user_prior, self.noise,
-            self.alpha, executor,
+            self.alpha, threads,
         )  # fmt: skip
         return Codes(codes, variances, biases)
 
@@ -121,7 +121,7 @@ class RatingModel:
             item_prior=self.user_prior,
         )
 
-    def predict(self, users: Array, items: Array, executor: Executor) -> Array:
+    def predict(self, users: Array, items: Array, threads: Threads) -> Array:
         """Return predictions (n,) for pairs of numbers; -1 is an unknown user or item."""
         standardized = np.empty(len(users), np.float32)
         mean_user, mean_item = _mean_row(self.user_prior), _mean_row(self.item_prior)
@@ -133,7 +133,7 @@ class RatingModel:
                 mean_item, start, stop, standardized,
             )  # fmt: skip
 
-        executor.split(predict, len(users))
+        threads.split(predict, len(users))
         return np.asarray(self.offset + self.scale * standardized.astype(np.float64))
 
     def codes_of(self, users: Indices) -> Codes:
@@ -154,7 +154,10 @@ class RatingModel:
     @classmethod
     def from_state_dict(cls, state_dict: StateDict, n_components: int) -> RatingModel:
         """Return the model stored in a state_dict, refusing inconsistent arrays."""
-        return restore(cls, state_dict, {"k": n_components, "w": row_width(n_components)})
+        model = restore(cls, state_dict, {"k": n_components, "w": row_width(n_components)})
+        model.user_prior.check("user_prior")
+        model.item_prior.check("item_prior")
+        return model
 
 
 def _mean_row(prior: Prior) -> Array:

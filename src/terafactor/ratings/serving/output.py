@@ -95,10 +95,10 @@ class Recommendations:
         cls, estimator: MatrixCompletion, users: Sequence[str] | None, n: int, *, exclude_seen: bool,
         titles: Mapping[str, str],
     ) -> Recommendations:  # fmt: skip
-        """Recommend items to some users, or to all; warn if the titles are those of other items."""
+        """Recommend items to some users, or to all; log a warning if no item has a title."""
         if titles and titles.keys().isdisjoint(map(str, estimator.items_.tolist())):
             logger.warning(
-                "no item of the model has a title: its ids look like %s, the ids of the titles like %s",
+                "no item of the model has a title: its ids look like %s, those of the titles like %s",
                 estimator.items_[0], next(iter(titles)),
             )  # fmt: skip
         wanted = estimator.users_.tolist() if users is None else match_id_types(estimator.users_, users)
@@ -161,7 +161,7 @@ def _read_pairs(path: Path, columns: Mapping[str, str], fitted: Mapping[str, str
             quotes_enclose = reads_every_record(content, layout, len(frame) + 1)
         except polars.exceptions.PolarsError:
             quotes_enclose = False
-        if not quotes_enclose:  # they are part of the fields, or invalid
+        if not quotes_enclose:  # quotes are part of the fields, or invalid
             frame = polars.read_csv(content, separator=separator, schema_overrides=texts, quote_char=None)
             invalid = find_invalid_quote(path, layout) or find_unclosed_quote(path)
             if invalid is not None and any(frame[name].str.contains(QUOTED).any() for name in texts):

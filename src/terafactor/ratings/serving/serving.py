@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from terafactor._threads import Executor, resolve_threads
+from terafactor._threads import Threads, resolve_threads
 from terafactor._typing import Array, Indices, is_number
 from terafactor.data.sources.sparse import check_sparse
 from terafactor.errors import DataError, ParameterError
+from terafactor.kernels.jit import announcing_compilation
 from terafactor.ratings.evaluation.metrics import rmse
 from terafactor.ratings.serving.model import Codes, RatingModel
 from terafactor.ratings.serving.recommend import best_items, most_similar
@@ -52,6 +53,7 @@ class Serving:
     _fitted_with: dict[str, Any]
     """Values of the ``STRUCTURAL`` parameters."""
 
+    @announcing_compilation("ratings")
     def predict(self, X: Any) -> Any:
         """Predict the ratings of pairs.
 
@@ -66,7 +68,7 @@ class Serving:
         -------
         ndarray of shape (n,), or a sparse matrix with the entries of X
             Unknown users and items are predicted as average ones. A warning is logged if all pairs are unknown, or if
-            all users or all items are and their ids have another type than those of the model.
+            all users or all items are unknown and their ids have another type than those of the model.
         """
         check_is_fitted(self, "users_")
         if hasattr(X, "tocoo"):
@@ -74,12 +76,13 @@ class Serving:
 
             check_sparse(X, "X")
             entries = X.tocoo(copy=True)
-            entries.sum_duplicates()  # csr_array would sum the predictions of a repeated entry
+            entries.sum_duplicates()  # otherwise csr_array sums the predictions of a repeated entry
             values = self._predict(*self._numbers(entries.row, entries.col))
             return csr_array((values, (entries.row, entries.col)), shape=X.shape)
         users, items = _pairs(X, self.columns)
         return self._predict(*self._numbers(users, items))
 
+    @announcing_compilation("ratings")
     def transform(self, X: Any) -> Array:
         """Compute the codes of users, known or not, from their ratings in X. Unknown items are ignored.
 
@@ -91,11 +94,12 @@ class Serving:
         Returns
         -------
         ndarray of shape (n_users, n_components)
-            In the order of the rows of a matrix, or else of the sorted user ids.
+            In the order of the rows of a matrix, otherwise of the sorted user ids.
         """
         check_is_fitted(self, "users_")
         return self._encode(self._open(X)).factors[:, : self.n_components]
 
+    @announcing_compilation("ratings")
     def recommend(
         self, users: Any = None, n: int = 10, *, histories: Any = None, exclude_seen: bool = True, allowed: Any = None
     ) -> tuple[Array, Array]:
@@ -139,13 +143,14 @@ class Serving:
         self, codes: Codes, excluded: RatingHistory, n: int, candidates: Indices | None = None
     ) -> tuple[Array, Array]:
         model = self._model
-        with Executor(resolve_threads(self.n_threads)) as executor:
+        with Threads(resolve_threads(self.n_threads)) as threads:
             found, scores = best_items(
-                codes.factors, model.item_factors, model.item_biases, excluded, n, candidates, executor
+                codes.factors, model.item_factors, model.item_biases, excluded, n, candidates, threads
             )
         ratings = model.offset + model.scale * (scores + codes.biases[:, np.newaxis].astype(np.float64))
         return self._known[1].take(found), self._clipped(ratings)
 
+    @announcing_compilation("ratings")
     def similar_items(self, items: Any, n: int = 10) -> tuple[Array, Array]:
         """Return the items whose centered factors have the largest cosine similarity.
 
@@ -168,20 +173,21 @@ class Serving:
         if np.any(numbers < 0):
             unknown = np.asarray(items, object)[numbers < 0][0]
             raise DataError(f"item {unknown!r} is unknown: the model has {len(self.items_)} items, see items_")
-        with Executor(resolve_threads(self.n_threads)) as executor:
-            found, cosines = most_similar(self._model.centered_item_factors(), numbers, int(n), executor)
+        with Threads(resolve_threads(self.n_threads)) as threads:
+            found, cosines = most_similar(self._model.centered_item_factors(), numbers, int(n), threads)
         return self.items_[found], cosines
 
+    @announcing_compilation("ratings")
     def score(self, X: Any, y: Any = None) -> float:
-        """Return minus the RMSE on the ratings in X: higher is better."""
+        """Return the negative RMSE on the ratings in X: higher is better."""
         check_is_fitted(self, "users_")
         table = self._open(X)
         users, items = table.user_ids.values[table.users], table.item_ids.values[table.items]
         return -rmse(self._predict(*self._numbers(users, items)), table.values)
 
     def _predict(self, users: Array, items: Array) -> Array:
-        with Executor(resolve_threads(self.n_threads)) as executor:
-            return self._clipped(self._model.predict(users, items, executor))
+        with Threads(resolve_threads(self.n_threads)) as threads:
+            return self._clipped(self._model.predict(users, items, threads))
 
     def _clipped(self, ratings: Array) -> Array:
         return np.clip(ratings, *self.range_) if self.clip else ratings
@@ -196,8 +202,8 @@ class Serving:
             if unknown and len(known) and (all(all_unknown) or ids.dtype.kind != known.values.dtype.kind):
                 example, expected = ids[:1].tolist()[0], known.values[:1].tolist()[0]
                 logger.warning(
-                    "no %s is known, so all get average predictions: the ids given are %s like %r, those of the model "
-                    "%s like %r", role, type(example).__name__, example, type(expected).__name__, expected,
+                    "no %s is known, so all get average predictions: %r is none of the %d ids of the model, such as %r",
+                    role, example, len(known), expected,
                 )  # fmt: skip
         return found
 
@@ -211,8 +217,8 @@ class Serving:
 
     def _encode(self, table: RatingTable) -> Codes:
         starts, items, values = self._with_known_items(table).by_user()
-        with Executor(resolve_threads(self.n_threads)) as executor:
-            return self._model.encode(starts, items, values, executor)
+        with Threads(resolve_threads(self.n_threads)) as threads:
+            return self._model.encode(starts, items, values, threads)
 
     def _set_model(self, model: RatingModel, users: Ids, items: Ids) -> None:
         k = int(self.n_components)
@@ -234,7 +240,9 @@ class Serving:
         """Open ratings, refusing a table without any."""
         table = self._open(X)
         if not len(table):
-            raise DataError(f"there is no rating among {table.shape[0]} users and {table.shape[1]} items")
+            raise DataError(
+                f"X has {table.shape[0]} users and {table.shape[1]} items, but no rating: pass at least one rating"
+            )
         return table
 
 

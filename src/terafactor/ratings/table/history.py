@@ -13,7 +13,7 @@ from terafactor.ratings.table.table import RatingTable
 from terafactor.solver.state_dict import StateDict
 
 MAX_LEVELS = 256
-"""Up to this many distinct ratings, files store one byte per rating."""
+"""Files store one byte per rating if there are at most this many distinct ratings."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class RatingHistory:
     """Which ratings the model has not learned from (n,), bool."""
 
     complete: bool = True
-    """Whether the ratings of all users are here; not so in checkpoints and in models of earlier versions."""
+    """Whether the history holds the ratings of all users; False for checkpoints and models of earlier versions."""
 
     @classmethod
     def of(cls, train: RatingTable, held_out: RatingTable | None = None) -> RatingHistory:
@@ -58,7 +58,7 @@ class RatingHistory:
 
     @classmethod
     def of_items(cls, items: Indices) -> RatingHistory:
-        """Return users with one item each (b,)."""
+        """Return the history of users with one item each (b,)."""
         n = len(items)
         return cls(np.arange(n + 1), items.astype(np.int32), np.full(n, np.nan, np.float32), np.zeros(n, bool))
 
@@ -81,7 +81,7 @@ class RatingHistory:
         return self._select(np.flatnonzero(~self.held_out), starts)
 
     def contains(self, users: Indices, items: Indices, n_items: int) -> Array:
-        """Return which pairs (n,) are here, given numbers of users and of ``n_items`` items, -1 if unknown."""
+        """Return which pairs (n,) have a rating, given numbers of users and of ``n_items`` items, -1 if unknown."""
         width = n_items + 1  # items and -1
         pairs, wanted = self.users * np.int64(width) + self.items, users * width + items
         return np.searchsorted(pairs, wanted, "right") > np.searchsorted(pairs, wanted, "left")
@@ -154,7 +154,7 @@ class RatingHistory:
         """Return the content of a model file; few distinct ratings are stored as one byte each."""
         arrays = {"starts": self.starts, "items": self.items, "held_out": np.packbits(self.held_out)}
         levels = np.unique(self.values[: 4 * MAX_LEVELS])
-        if len(levels) <= MAX_LEVELS:  # else a sort of all ratings is of no use
+        if len(levels) <= MAX_LEVELS:  # otherwise sorting all ratings is useless
             levels = np.unique(self.values)
         if len(levels) <= MAX_LEVELS:
             arrays |= {"levels": levels, "level": np.searchsorted(levels, self.values).astype(np.uint8)}
@@ -207,7 +207,7 @@ def stable_order(keys: Array, n_keys: int) -> tuple[Indices, Array]:
     count_keys(keys, counts)
     starts = np.concatenate([[0], np.cumsum(counts)])
     places = np.arange(len(keys), dtype=np.int32 if len(keys) < 2**31 else np.int64)
-    order, unused = np.empty_like(places), np.empty(len(keys), np.float32)  # of the type of ratings: compiled anyway
+    order, unused = np.empty_like(places), np.empty(len(keys), np.float32)  # float32 as elsewhere: already compiled
     sort_by_user(np.arange(n_keys), keys, places, unused, starts[:-1].copy(), order, unused)
     return starts, order
 

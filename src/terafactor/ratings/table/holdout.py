@@ -42,7 +42,9 @@ def hold_out_ratings(table: RatingTable, amount: Any, seed: int) -> tuple[Rating
     chosen = np.sort(generator(seed, Purpose.HOLDOUT).permutation(len(table))[: _count(wanted, len(table))])
     choice = {"amount": wanted, "ratings": len(chosen), "sha256": hashlib.sha256(chosen.tobytes()).hexdigest()}
     if isinstance(amount, Mapping) and dict(amount) != choice:
-        raise DataError(f"the held-out ratings cannot be reproduced: they were {dict(amount)}, now {choice}")
+        raise DataError(
+            f"the held-out ratings cannot be reproduced: they were {dict(amount)}, now {choice}: start a new run"
+        )
     if not len(chosen):
         return table, None, choice
     train = table.take(np.delete(np.arange(len(table)), chosen))

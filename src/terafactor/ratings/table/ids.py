@@ -12,7 +12,10 @@ from terafactor.errors import DataError
 from terafactor.solver.state_dict import StateDict
 
 MAX_RANGE_RATIO = 4
-"""Integer ids are numbered by counting if their range is at most this many times their number, else by sorting."""
+"""Integer ids are numbered by counting if their range is at most this many times their number, otherwise by sorting."""
+
+IDS_AT_ONCE = 2**20
+"""Ids numbered at once, which bounds the memory of intermediate results."""
 
 MAX_EXACT_FLOAT = 2**53
 """Floats represent all integers up to this one."""
@@ -21,9 +24,9 @@ INT64_END = 2**63
 """Integers from this one on are kept as uint64, which model files cannot hold."""
 
 MAX_ID_LENGTH = 1000
-"""Characters of a text id. Arrays of text take the longest length for all: one long text would take all memory."""
+"""Largest length of a text id. All entries of an array of text have the longest length: one could fill the memory."""
 
-MISSING = ("None", "nan", "<NA>", "NaT")
+NO_ID = ("None", "nan", "<NA>", "NaT")
 """Missing values of Python, NumPy and pandas, as text."""
 
 
@@ -63,14 +66,14 @@ class Ids:
 
     @classmethod
     def _by_counting(cls, array: Array, low: Any, width: int) -> tuple[Ids, Array]:
-        from terafactor.kernels.rating_order import mark_keys, number_keys
-
-        present = np.zeros(width, np.bool_)
-        mark_keys(array, low, present)
+        parts = [slice(start, start + IDS_AT_ONCE) for start in range(0, len(array), IDS_AT_ONCE)]
+        present, out = np.zeros(width, np.bool_), np.empty(len(array), np.int32)
+        for part in parts:
+            present[array[part] - low] = True
         values = np.flatnonzero(present).astype(array.dtype) + low
         numbers = np.cumsum(present, dtype=np.int32) - np.int32(1)
-        out = np.empty(len(array), np.int32)
-        number_keys(array, low, numbers, out)
+        for part in parts:
+            out[part] = numbers[array[part] - low]
         return cls(values), out
 
     @classmethod
@@ -173,7 +176,7 @@ def as_ids(ids: Any) -> Array:
 
 
 def _from_objects(values: list[Any]) -> Array:
-    """Return Python objects as an array of integers or text, or else of objects, with datetime64 as datetime."""
+    """Return Python objects as an array of integers or text, otherwise of objects, with datetime64 as datetime."""
     kinds = {str if issubclass(kind, str) else int if _is_integer(kind) else kind for kind in set(map(type, values))}
     if kinds == {str}:
         longest = max(range(len(values)), key=lambda place: len(values[place]))
@@ -188,7 +191,7 @@ def _from_objects(values: list[Any]) -> Array:
         fitting = [kind for kind in (np.int64, np.uint64) if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max]
         return _objects(values).astype(fitting[0]) if fitting else _objects(values)
     for place, value in enumerate(values):
-        if not isinstance(value, str) and str(value) in MISSING:
+        if not isinstance(value, str) and str(value) in NO_ID:
             raise DataError(f"id number {place} is missing ({value!s}): every rating needs a user and an item")
     return _objects([v.astype("M8[us]").item() if isinstance(v, np.datetime64) else v for v in values])
 

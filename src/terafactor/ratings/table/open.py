@@ -21,7 +21,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 """Recognized column names, ignoring case and the type suffix of RecBole (``:token``)."""
 
 MIN_TRIPLETS = 10
-"""Smallest number of rows of an array that is tested for triplets."""
+"""Number of rows from which an array is tested for rows (user, item, rating)."""
 
 
 def open_ratings(X: Any, *, duplicates: Duplicates = "error", columns: Mapping[str, str] | None = None) -> RatingTable:
@@ -32,8 +32,8 @@ def open_ratings(X: Any, *, duplicates: Duplicates = "error", columns: Mapping[s
     X : sparse matrix, RatingTable, data frame, tuple, dense array, or path
         A SciPy sparse matrix of shape (n_users, n_items) whose stored entries are the ratings; a data frame with
         columns for user, item and rating; a tuple (users, items, ratings) or (users, items, ratings, times); a dense
-        array of shape (n_users, n_items) with NaN for missing ratings, not one of rows (user, item, rating); or a
-        path that :func:`read_ratings` accepts.
+        array of shape (n_users, n_items) with NaN for missing ratings (arrays with rows user, item, rating are
+        refused); or a path that :func:`read_ratings` accepts.
     duplicates : {"error", "last", "mean"}, default="error"
         What to do if a user rates an item more than once.
     columns : mapping, optional
@@ -80,7 +80,7 @@ def find_columns(
         role: name for role, name in (match_names(available) | dict(given or {})).items() if name not in (None, "")
     }
     if not available:
-        raise DataError("the table has no columns")
+        raise DataError("the table has no columns: it needs columns for user, item and rating")
     shown = ", ".join(map(str, available))
     for role, name in found.items():
         if name not in available:
@@ -126,9 +126,9 @@ def _from_dense(matrix: Any) -> RatingTable:
 
     if _has_triplets(matrix):
         raise DataError(
-            f"X of shape {matrix.shape} looks like rows (user, item, rating), and a dense array must have one row per "
+            f"X of shape {matrix.shape} looks like rows (user, item, rating), but a dense array must have one row per "
             "user and one column per item: pass the tuple (X[:, 0], X[:, 1], X[:, 2]), or scipy.sparse.coo_array(X) if "
-            "X does hold the ratings of three items"
+            "X really holds the ratings of three items"
         )
     users, items = np.nonzero(~np.isnan(matrix))
     return RatingTable.from_matrix(coo_array((matrix[users, items], (users, items)), shape=matrix.shape))
@@ -137,7 +137,7 @@ def _from_dense(matrix: Any) -> RatingTable:
 def _has_triplets(matrix: Any) -> bool:
     """Return whether an array looks like rows (user, item, rating): three columns, integer ids, no pair twice.
 
-    A matrix with three columns of integers and without NaN repeats pairs of its few distinct ratings.
+    A complete matrix of integer ratings of three items repeats pairs, because it has few distinct ratings.
     """
     if matrix.shape[1] != 3 or len(matrix) < MIN_TRIPLETS or not np.isfinite(matrix).all():
         return False

@@ -17,7 +17,7 @@ from terafactor.ratings.table.ids import Ids
 Duplicates = Literal["error", "last", "mean"]
 
 MAX_SIZE = 2**31 - 1
-"""Largest number of users or items: their numbers are int32."""
+"""Largest number of users or items: numbers are stored as int32."""
 
 MAX_RATING = float(np.finfo(np.float32).max)
 """Largest absolute value of a rating."""
@@ -58,7 +58,7 @@ class RatingTable:
     def of(
         cls, users: Any, items: Any, ratings: Any, times: Any = None, *, duplicates: Duplicates = "error"
     ) -> RatingTable:
-        """Return the table of three or four sequences of equal length.
+        """Return a table of three or four sequences of equal length (n,).
 
         duplicates: what to do if a user rates an item more than once: "error" refuses, "last" keeps the last rating
         (by time if times are given), "mean" averages.
@@ -84,7 +84,7 @@ class RatingTable:
         entries = matrix.tocoo()
         if max(entries.shape) > MAX_SIZE:
             raise DataError(
-                f"the matrix of ratings has shape {entries.shape}, at most {MAX_SIZE:,} users and items work"
+                f"the matrix of ratings has shape {entries.shape}, but at most {MAX_SIZE:,} users and items work"
             )
         shape = [np.arange(length) for length in entries.shape]
         users, items = (np.asarray(numbers).astype(np.int32) for numbers in (entries.row, entries.col))
@@ -181,5 +181,5 @@ def _as_ratings(values: Array) -> Array:
             "divide the ratings by a constant"
         )
     if len(bad):
-        raise DataError(f"rating number {bad[0]} is {values[bad[0]]}: omit missing ratings")
+        raise DataError(f"rating number {bad[0]} is {values[bad[0]]}, but ratings must be finite: omit missing ratings")
     return ratings

@@ -1,4 +1,4 @@
-"""The panels that every report has, in the order of the page."""
+"""The standard panels of a report, in the order of the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The atoms: pictures if rows are pictures, else a map of the largest entries by name, or curves."""
+"""The atoms: pictures if rows are pictures, otherwise a map of the largest entries by name, or curves."""
 
 from __future__ import annotations
 

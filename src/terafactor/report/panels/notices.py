@@ -20,7 +20,7 @@ LIST = """
 
 
 class NoticesPanel(Panel):
-    """Notices, with what to do."""
+    """Notices and remedies."""
 
     name, title = "notices", "Worth knowing"
 

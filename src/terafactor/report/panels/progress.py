@@ -14,7 +14,7 @@ from terafactor.report.context import ReportContext
 from terafactor.report.markup import fragment
 from terafactor.report.panel import Panel
 
-X_AXES = (Axis("time", "duration"), Axis("rows seen", "count"), Axis("bytes read", "data_size"))
+TIME = Axis("time", "duration")
 
 NO_CURVE = """
 <p class="note">
@@ -35,7 +35,7 @@ MORE = {
     "sparsity": ("l1 / l2 norm of atoms: smaller is sparser", Axis("l1 / l2")),
     "memory": ("Peak memory", Axis("memory", "data_size")),
 }
-"""Other figures of the history: caption and axis of each."""
+"""Other quantities in the history: caption and axis of each."""
 
 
 class ProgressPanel(Panel):
@@ -51,7 +51,9 @@ class ProgressPanel(Panel):
 
     def compare(self, contexts: Sequence[ReportContext]) -> str:
         figure = contexts[0].progress_name
-        more = MORE if any(len(context.history) > 1 for context in contexts) else {}
+        more = dict(MORE) if any(len(context.history) > 1 for context in contexts) else {}
+        if contexts[0].objective_is_error:  # factors of ratings can be rotated, so their sparsity means nothing
+            more.pop("sparsity", None)
         return fragment(
             CHARTS,
             main=_main_chart(figure, contexts),
@@ -60,17 +62,18 @@ class ProgressPanel(Panel):
 
 
 def _main_chart(figure: str, contexts: Sequence[ReportContext]) -> str:
-    """Return the chart of the progress, or the reason why there is none."""
+    """Return the chart of the progress, or the reason for its absence."""
     if all(len(context.known_progress) < 2 for context in contexts):
         return fragment(NO_CURVE, name=figure, running=contexts[0].running)
     curves = [Curve(context.title, _positions(context), context.progress) for context in contexts]
-    return line_chart(_caption(contexts), X_AXES, Axis(figure), curves)
+    x_axes = [TIME, Axis(f"{contexts[0].row_name} seen", "count"), Axis("bytes read", "data_size")]
+    return line_chart(_caption(contexts), x_axes, Axis(figure), curves)
 
 
 def _small_chart(name: str, caption: str, axis: Axis, contexts: Sequence[ReportContext]) -> str:
-    """Return a chart of one figure of the histories, against time only."""
+    """Return a chart of one quantity in the histories, against time only."""
     curves = [Curve(context.title, _positions(context)[:1], _column(context, name)) for context in contexts]
-    return line_chart(caption, X_AXES[:1], axis, curves, small=True)
+    return line_chart(caption, [TIME], axis, curves, small=True)
 
 
 def _positions(context: ReportContext) -> list[Array]:

@@ -24,7 +24,7 @@ TABLES = """
 class SettingPanel(Panel):
     """Parameters, data, versions."""
 
-    name, title = "setting", "What was run"
+    name, title = "setting", "Setup"
 
     def draw(self, context: ReportContext) -> str:
         tables = [

@@ -17,11 +17,11 @@ TILES = """
 </dl>
 """
 
-TABLE = """
+SUMMARY = """
 {% if differences %}<p class="alert">These runs are not comparable: they differ in {{ differences }}. A lower
 {{ figure }} is not better.</p>{% endif %}
 <div class="wide"><table class="figures">
-<thead><tr><th>run</th><th>{{ figure }}</th><th>lowest</th><th>time</th><th>rows seen</th><th>read</th>
+<thead><tr><th>run</th><th>{{ figure }}</th><th>lowest</th><th>time</th><th>{{ rows }} seen</th><th>read</th>
 {% for name in differing %}<th>{{ name }}</th>{% endfor %}</tr></thead>
 <tbody>
 {% for context in contexts %}
@@ -54,7 +54,7 @@ class SummaryPanel(Panel):
             "newest": newest,
             "differences": differences(contexts),
         }
-        return fragment(TABLE, contexts=contexts, figure=figure, **values)
+        return fragment(SUMMARY, contexts=contexts, figure=figure, rows=contexts[0].row_name, **values)
 
 
 def differing(contexts: Sequence[ReportContext]) -> list[str]:
@@ -64,12 +64,12 @@ def differing(contexts: Sequence[ReportContext]) -> list[str]:
 
 
 def lowest(context: ReportContext) -> float | None:
-    """Return the lowest figure of the history."""
+    """Return the lowest progress value of the history."""
     return float(context.known_progress.min()) if len(context.known_progress) else None
 
 
 def newest(context: ReportContext) -> float | None:
-    """Return the last known figure of the history."""
+    """Return the last known progress value of the history."""
     return float(context.known_progress[-1]) if len(context.known_progress) else None
 
 
@@ -82,8 +82,8 @@ def _progress_tiles(context: ReportContext) -> list[tuple[str, str, str]]:
             fragment("{{ value | number }}", value=newest(context)),
             context.convergence or _fall(context),
         ),
-        ("time to learn", fragment("{{ value | duration }}", value=context.last.seconds), "without evaluations"),
-        ("rows seen", fragment("{{ value | count }}", value=context.last.n_samples), _pace(context)),
+        ("training time", fragment("{{ value | duration }}", value=context.last.seconds), "without evaluations"),
+        (f"{context.row_name} seen", fragment("{{ value | count }}", value=context.last.n_samples), _pace(context)),
         ("data read", fragment("{{ value | data_size }}", value=context.last.bytes_read), "from the data source"),
     ]
 
@@ -93,10 +93,10 @@ def _model_tiles(context: ReportContext) -> list[tuple[str, str, str]]:
         return []
     n_atoms, n_features = context.components.shape
     reduction = context.parameters.get("reduction", 1)
-    share = "all at every step" if reduction == 1 else fragment("one in {{ r | number }} at every step", r=reduction)
+    share = "all in each step" if reduction == 1 else fragment("one in {{ r | number }} in each step", r=reduction)
     return [
         ("atoms", fragment("{{ n | count }}", n=n_atoms), "learned"),
-        ("features", fragment("{{ n | count }}", n=n_features), share),
+        (context.feature_name, fragment("{{ n | count }}", n=n_features), share),
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from terafactor._typing import Indices
 from terafactor.report.charts import Axis, bar_chart, histogram
 from terafactor.report.context import ReportContext, RowSample
 from terafactor.report.markup import fragment
@@ -24,12 +25,11 @@ class UsagePanel(Panel):
         return context.sample is not None or _atom_zeros(context) > 0
 
     def draw(self, context: ReportContext) -> str:
-        of_codes = [] if context.sample is None else _charts_of_codes(context.sample)
+        of_codes = [] if context.sample is None else _charts_of_codes(context.sample, context.atom_order)
         return fragment(SECTION, sentence=_sentence(context), charts=[*of_codes, *_charts_of_atoms(context)])
 
 
-def _charts_of_codes(sample: RowSample) -> list[str]:
-    order = np.argsort(-sample.usage, kind="stable")
+def _charts_of_codes(sample: RowSample, order: Indices) -> list[str]:
     names = [f"atom {atom}" for atom in order]
     rank = Axis("atoms, most used first", "count")
     size = bar_chart("Mean size of nonzero codes", rank, Axis("mean |code|"), sample.magnitude[order], names)

@@ -33,12 +33,18 @@
   };
 
   /* tick labels are short (20k rather than 20,000), with enough digits to differ */
-  const tickFormats = { ...formats, count: (v, n = 3) => scaled(v, ["", "k", "M", "G", "T"], n) };
+  const tickFormats = {
+    ...formats,
+    number: (v, n = 4) => (Math.abs(v) >= 1e3 && Math.abs(v) < 1e7
+      ? v.toLocaleString("en", { maximumSignificantDigits: Math.max(n, String(Math.round(Math.abs(v))).length) })
+      : digits(v, n)),
+    count: (v, n = 3) => scaled(v, ["", "k", "M", "G", "T"], n),
+  };
 
   function tickLabels(ticks, unit) {
     const shown = ticks.filter((tick) => tick !== null);
     let n = 3;
-    while (n < 8 && new Set(shown.map((tick) => tickFormats[unit](tick, n))).size < shown.length) n += 1;
+    while (n < 12 && new Set(shown.map((tick) => tickFormats[unit](tick, n))).size < shown.length) n += 1;
     return ticks.map((tick) => (tick === null ? "" : tickFormats[unit](tick, n)));
   }
 

@@ -19,7 +19,7 @@ from terafactor.solver.backends.threaded import ThreadedBackend
 class Backend(Protocol):
     """Operations on features. Use it as a context manager around the steps.
 
-    A subclass of :class:`terafactor._threads.Executor` inherits the first three methods.
+    A subclass of :class:`terafactor._threads.Threads` inherits the first three methods.
     """
 
     def __enter__(self) -> Self: ...
@@ -60,6 +60,21 @@ class Backend(Protocol):
 
         atoms (k, s) in/out and data_code (k, s), in C order; code_gram (k, k); ball: ``NormBall.as_scalars()``;
         sizes (k,) in/out: psi of atoms over all features; multipliers (k,) in/out: where searches start; whole: s is p.
+        """
+
+    def sweep_whole_atoms(
+        self,
+        atoms: Array,
+        data_code: Array,
+        code_gram: Array,
+        ball: Any,
+        columns: Indices,
+        dictionary: Array,
+        sizes: Array,
+    ) -> None:
+        """Move each atom to its minimizer on the mask ``columns`` (s,), and project all of its p entries.
+
+        atoms (k, s) in/out: ``dictionary[:, columns]``; dictionary (k, p) in/out, in C order; sizes (k,) out: psi.
         """
 
 

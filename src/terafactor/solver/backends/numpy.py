@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from terafactor._threads import Executor
+from terafactor._threads import Threads
 from terafactor._typing import Array, Indices
 from terafactor.kernels.atoms import UNUSED
 from terafactor.kernels.statistics import ROUNDING
 
 
-class NumpyBackend(Executor):
+class NumpyBackend(Threads):
     """Whole arrays, without tiles. Only loops over blocks of rows are split between threads."""
 
     def gather(self, matrix: Array, columns: Indices | None) -> Array:
@@ -45,6 +45,23 @@ class NumpyBackend(Executor):
             moved = atoms[j] + (data_code[j] - code_gram[j] @ atoms) / code_gram[j, j]
             atoms[j] = _project(moved, ball, outside)
             sizes[j] = outside + _psi(atoms[j], ball)
+
+    def sweep_whole_atoms(
+        self,
+        atoms: Array,
+        data_code: Array,
+        code_gram: Array,
+        ball: Any,
+        columns: Indices,
+        dictionary: Array,
+        sizes: Array,
+    ) -> None:
+        for j in np.flatnonzero(code_gram.diagonal() > UNUSED * code_gram.trace()):
+            moved = dictionary[j].astype(np.float64)
+            moved[columns] = atoms[j] + (data_code[j] - code_gram[j] @ atoms) / code_gram[j, j]
+            dictionary[j] = _project(moved, ball, 0.0)
+            atoms[j] = dictionary[j, columns]
+            sizes[j] = _psi(dictionary[j], ball)
 
 
 def _definite(gram: Array, dtype: np.dtype[Any]) -> Array:

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from terafactor._threads import TILE, Executor, n_tiles
+from terafactor._threads import TILE, Threads, n_tiles
 from terafactor._typing import Array, Indices
-from terafactor.kernels.atoms import block_length, sweep_tiles
+from terafactor.kernels.atoms import block_length, sweep_tiles, sweep_whole_atoms
 from terafactor.kernels.barrier import RELEASED
 from terafactor.kernels.blas import address
 from terafactor.kernels.gather import gather_columns, gather_features, scatter_columns, scatter_features
@@ -33,7 +33,7 @@ NOT_MOVED = -1.0
 """Size of an atom that the sweep did not move; those of the others are >= 0, or NaN."""
 
 
-class ThreadedBackend(Executor):
+class ThreadedBackend(Threads):
     """A :class:`~terafactor.solver.backends.Backend` on ``n_threads`` threads."""
 
     def gather(self, matrix: Array, columns: Indices | None) -> Array:
@@ -121,6 +121,20 @@ class ThreadedBackend(Executor):
         self.run_parallel(work, n_parts, on_error=lambda: barrier.fill(RELEASED))
         moved = new_sizes[:, -1] != NOT_MOVED
         sizes[moved] = new_sizes[moved].sum(axis=1)
+
+    def sweep_whole_atoms(
+        self,
+        atoms: Array,
+        data_code: Array,
+        code_gram: Array,
+        ball: Any,
+        columns: Indices,
+        dictionary: Array,
+        sizes: Array,
+    ) -> None:
+        candidates = np.empty((block_length(len(atoms), atoms.itemsize), len(columns)), atoms.dtype)
+        partial, gemm = np.empty((2, n_tiles(dictionary.shape[1]), 4)), address("gemm", atoms.dtype)
+        sweep_whole_atoms(gemm, atoms, data_code, code_gram, *ball, columns, candidates, partial, dictionary, sizes)
 
     def _over_features(self, work: Callable[[int, int], object], n_features: int) -> None:
         """Call ``work(start, stop)`` on ranges of features that consist of whole tiles."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from terafactor.data import BatchStream, MatrixSource
 from terafactor.problem import Problem
 from terafactor.solver.backends import Backend
 from terafactor.solver.learners.batches import BatchLearner
-from terafactor.solver.learners.exact import ExactLearner
 from terafactor.solver.learners.sparse import SparseLearner
-from terafactor.solver.learners.structured import StructuredLearner
 from terafactor.solver.maintain import Evidence
 from terafactor.solver.options import SolverOptions
 from terafactor.solver.state import State
@@ -20,8 +18,8 @@ from terafactor.solver.state import State
 class Learner(Protocol):
     """One way of stepping. It depends on state and data only, so a worker can run it on copies of these."""
 
-    order: ClassVar[Literal["C", "F"] | None]
-    """Memory order of the state that it needs; None means F for masked statistics, C otherwise."""
+    order: Literal["C", "F"]
+    """Memory order of the state that it needs."""
 
     def __init__(self, problem: Problem, options: SolverOptions, backend: Backend) -> None: ...
 
@@ -39,7 +37,7 @@ class Learner(Protocol):
         """Update all atoms once, on all features, without new rows."""
 
 
-LEARNERS: list[type[Learner]] = [StructuredLearner, SparseLearner, ExactLearner, BatchLearner]
+LEARNERS: list[type[Learner]] = [SparseLearner, BatchLearner]
 """The first that applies is used. Insert your own in front."""
 
 
@@ -48,5 +46,6 @@ def choose_learner(
 ) -> Learner:
     """Return the learner for a source, and put the state into the memory order that it needs."""
     kind = next(kind for kind in LEARNERS if kind.applies(source, problem, options))
-    state.set_order(kind.order or ("F" if options.masked else "C"))
-    return kind(problem, options, backend)
+    learner = kind(problem, options, backend)
+    state.set_order(learner.order)
+    return learner

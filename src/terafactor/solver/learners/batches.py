@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from terafactor.data import BatchStream, MatrixSource
 from terafactor.problem import Problem
@@ -11,7 +11,8 @@ from terafactor.solver.backends import Backend
 from terafactor.solver.maintain import Evidence, find_worst_rows
 from terafactor.solver.options import SolverOptions
 from terafactor.solver.state import State
-from terafactor.solver.step import UpdateAtoms, step, update_on_mask
+from terafactor.solver.step import step
+from terafactor.solver.updates import choose_update, update_on_mask
 
 
 class BatchLearner:
@@ -24,14 +25,12 @@ class BatchLearner:
     backend : Backend
     """
 
-    order: ClassVar[Literal["C", "F"] | None] = None
-    update: ClassVar[UpdateAtoms] = staticmethod(update_on_mask)
-    """How a step updates the atoms: what subclasses replace."""
-
     def __init__(self, problem: Problem, options: SolverOptions, backend: Backend) -> None:
         self.problem = problem
         self.options = options
         self.backend = backend
+        self.update = choose_update(problem, options)
+        self.order: Literal["C", "F"] = "F" if options.masked and self.update is update_on_mask else "C"
 
     @classmethod
     def applies(cls, source: MatrixSource, problem: Problem, options: SolverOptions) -> bool:
@@ -42,7 +41,7 @@ class BatchLearner:
 
     def advance(self, state: State, data: Any) -> Evidence:
         codes = step(state, data, self.problem, self.options.schedule, self.backend, self.update)
-        return Evidence(data.rows, codes, 1, data.n_bytes, find_worst_rows(state, data, codes, self.options))
+        return Evidence(1, data.n_bytes, find_worst_rows(state, data, codes, self.options), data.rows, codes)
 
     def sweep(self, state: State) -> None:
         atoms, data_code = (self.backend.gather(matrix, None) for matrix in (state.dictionary, state.data_code))

@@ -34,7 +34,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +53,7 @@ from terafactor.kernels.sparse import (
     update_rows,
 )
 from terafactor.kernels.statistics import add_rounding
-from terafactor.problem import Problem
+from terafactor.problem import Problem, StructuredBall
 from terafactor.solver.backends import Backend
 from terafactor.solver.coding import code_rows
 from terafactor.solver.learners.batches import BatchLearner
@@ -68,7 +68,7 @@ MOST_ROWS = 2048
 PRECISION = 1e-5
 """Relative error up to which squared norms may be computed from inner products."""
 
-PAIR = 10
+PAIR_COST = 10
 """Time to multiply two entries that share a column, in multiplications of a matrix product."""
 
 FREQUENT = 1 / 8
@@ -78,14 +78,17 @@ FREQUENT = 1 / 8
 class SparseLearner(BatchLearner):
     """Does a group of steps at a time, without touching the features in between."""
 
-    order: ClassVar[Literal["C", "F"] | None] = "F"
+    def __init__(self, problem: Problem, options: SolverOptions, backend: Backend) -> None:
+        super().__init__(problem, options, backend)
+        self.order = "F"
 
     @classmethod
     def applies(cls, source: MatrixSource, problem: Problem, options: SolverOptions) -> bool:
         """Whether rows are sparse and whole, and projecting is a division: the l2 ball, without positivity."""
         l1_weight, _, _, positive = problem.constraint.as_scalars()
-        whole = options.reduction == 1 and not options.missing
-        return whole and source.is_sparse and options.batch_size <= MOST_ROWS and l1_weight == 0 and not positive
+        if isinstance(problem.constraint, StructuredBall) or options.reduction > 1 or options.missing:
+            return False
+        return source.is_sparse and options.batch_size <= MOST_ROWS and l1_weight == 0 and not positive
 
     def read(self, stream: BatchStream, start: int, stop: int) -> Generator[SparseBatches, None, None]:
         source, options = stream.source, self.options
@@ -103,7 +106,7 @@ class SparseLearner(BatchLearner):
         worst = None
         if has_unused_atoms(state, self.options):
             worst = find_worst_rows(state, data.batch(last), codes[last], self.options)
-        return Evidence(data.rows, codes, len(data.parts), data.n_bytes, worst)
+        return Evidence(len(data.parts), data.n_bytes, worst, data.rows, codes)
 
     def _advance_in_subspace(self, state: State, data: SparseBatches, codes: Array) -> int:
         """Do steps until one needs the features; put their codes in ``codes`` (m, k), and return their number, >= 1."""
@@ -140,7 +143,7 @@ def group_length(n_features: int, n_components: int, batch_size: int, stored_sha
     share.
     """
     p, k, b = n_features, n_components, batch_size
-    growth = b * k * (b / 2 + k) + PAIR * b**2 / 2 * p * stored_share**2
+    growth = b * k * (b / 2 + k) + PAIR_COST * b**2 / 2 * p * stored_share**2
     return max(1, min(round(math.sqrt(3 * p * k**2 / growth)), MOST_ROWS // b))
 
 
