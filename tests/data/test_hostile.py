@@ -450,3 +450,18 @@ def test_text_on_which_polars_panics_is_named(tmp_path, monkeypatch, name):
     path = tmp_path / name if "mv" not in name else tmp_path / "netflix"
     with pytest.raises(DataError, match=name):
         (open_source if name == "t.csv" else read_ratings)(path)
+
+
+def test_a_csv_file_with_a_field_of_any_length_is_refused(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("a,b" + "x" * 140_000 + "\n1,\n3\n")
+    with pytest.raises(DataError, match=r"line 1 of .*table.csv holds no numbers"):
+        open_source(path)
+
+
+def test_an_error_about_a_csv_file_quotes_little_of_it(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text('a,b\n1,2\n3,"' + "4\n" * 100_000)
+    with pytest.raises(DataError, match=r"table.csv cannot be read") as caught:
+        open_source(path)
+    assert len(str(caught.value)) < 2000

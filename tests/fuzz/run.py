@@ -50,8 +50,13 @@ MAX_BYTES = 2**30
 REPAIRED = 0.75
 """Share of the tries after which checksums are made right."""
 
-KNOWN = re.compile(r"hang at h5py/\S+\.py:\d+")
-"""Findings that are counted, but no failures: the HDF5 library loops forever on some damaged heaps and headers."""
+KNOWN = re.compile(r"hang at h5py/\S+\.py:\d+|costly HDF5 string")
+"""Findings that are counted, but no failures: the HDF5 library loops forever on some damaged heaps and headers, and
+allocates as much as a string claims, up to 4 GB, before it looks whether the file is as long.
+"""
+
+COSTLY_STRING = "past end of allocation"
+"""Part of the error of HDF5 after it allocated the memory for a string that claims too much."""
 
 START_SECONDS = 120
 """Time to import packages and write the samples."""
@@ -139,23 +144,26 @@ class Tries:
 
     def finding(self, sample: Path) -> tuple[bool, BaseException | None]:
         """Read a sample; return whether it loaded, and what went wrong."""
-        started = time.process_time()
+        started, refusal = time.process_time(), None
         try:
             with quiet():
                 self.loader.read(sample)
-            loaded = True
-        except TerafactorError:
-            loaded = False
+        except TerafactorError as error:
+            refusal = error
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # also the panics of polars
             return False, error
-        if time.process_time() - started > MAX_SECONDS:
-            return loaded, TimeoutError(f"reading took {time.process_time() - started:.0f} seconds of CPU time")
-        if _peak_memory() - self.memory > MAX_BYTES:
-            self.memory = _peak_memory()
-            return loaded, MemoryError("reading took more than a gigabyte")
-        return loaded, None
+        seconds, grown = time.process_time() - started, _peak_memory() - self.memory
+        cost: Exception | None = None
+        if seconds > MAX_SECONDS:
+            cost = TimeoutError(f"reading took {seconds:.0f} seconds of CPU time")
+        elif grown > MAX_BYTES:
+            cost = MemoryError("reading took more than a gigabyte")
+        if cost is not None:
+            cost.__cause__ = refusal
+            self.memory += grown
+        return refusal is None, cost
 
 
 @contextmanager
@@ -178,6 +186,8 @@ def _peak_memory() -> int:
 
 def kind_of(error: BaseException) -> str:
     """Return what went wrong and where, the same for all findings with one cause."""
+    if COSTLY_STRING in str(error.__cause__):
+        return "costly HDF5 string"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/terafactor/" in frame.filename]
     last = traceback.extract_tb(error.__traceback__)[-1:]
     places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in (*frames[-1:], *last)]

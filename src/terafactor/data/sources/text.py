@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import re
+import textwrap
 import warnings
 import zlib
 from collections.abc import Sequence
@@ -29,6 +30,9 @@ PIECE_BYTES = 2**24
 
 MEMORY_PER_BYTE = 4
 """Memory that loading text takes, at least, per byte: the text, copies of it and the numbers."""
+
+MESSAGE_LENGTH = 1000
+"""Characters of the longest error message of polars that is shown."""
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null")
 """Fields that mark a missing number."""
@@ -64,7 +68,8 @@ def open_text(
         zlib.error,
         UnicodeDecodeError,
     ) as error:
-        raise DataError(f"{path} cannot be read as lines of numbers in UTF-8: {error}") from error
+        reason = textwrap.shorten(str(error), MESSAGE_LENGTH)  # polars quotes fields of any length
+        raise DataError(f"{path} cannot be read as lines of numbers in UTF-8: {reason}") from error
     if frame[:, -1].null_count():
         _refuse_short_lines(read, separator, len(frame.columns), path)
     if numbered and columns is None:
@@ -109,11 +114,16 @@ def _without_blank_lines(content: bytes) -> bytes:
 def _refuse_short_lines(content: bytes, separator: str, expected: int, path: Path) -> None:
     """Refuse a file with a line that has too few fields, which polars fills with missing numbers."""
     lines = csv.reader(io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline=""), delimiter=separator)
-    for fields in lines:
-        blank = len(fields) <= 1 and not "".join(fields).strip()
-        if not blank and len(fields) < expected:
-            found = counted(len(fields), "field")
-            raise DataError(f"line {lines.line_num} of {path} has {found}, {expected} expected: complete or remove it")
+    end = 0
+    try:
+        for fields in lines:
+            end = lines.line_num
+            blank = len(fields) <= 1 and not "".join(fields).strip()
+            if not blank and len(fields) < expected:
+                found, wanted = counted(len(fields), "field"), f"{expected} expected"
+                raise DataError(f"line {end} of {path} has {found}, {wanted}: complete or remove it")
+    except csv.Error as error:
+        raise DataError(f"line {end + 1} of {path} holds no numbers: {error}") from error
 
 
 def _is_number(field: str) -> bool:
