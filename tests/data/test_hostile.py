@@ -336,9 +336,11 @@ def test_a_table_on_which_polars_panics_is_named(tmp_path, monkeypatch, read):
 def test_damage_inside_headers_is_named(tmp_path):
     np.save(tmp_path / "X.npy", np.eye(3))
     content = (tmp_path / "X.npy").read_bytes()
-    (tmp_path / "X.npy").write_bytes(content.replace(b"}", b" "))
-    with pytest.raises(DataError, match=r"X.npy is not a .npy file of numbers"):
-        open_source(tmp_path / "X.npy")
+    for damaged in (content.replace(b"}", b" "), content.replace(b", }    ", b", 1:2} ")):
+        assert len(damaged) == len(content) and damaged != content
+        (tmp_path / "X.npy").write_bytes(damaged)
+        with pytest.raises(DataError, match=r"X.npy is not a .npy file of numbers"):
+            open_source(tmp_path / "X.npy")
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "X.h5", "w") as file:
         file["X"] = np.eye(3)

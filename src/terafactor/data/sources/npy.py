@@ -13,7 +13,7 @@ from numpy.lib import format as npy_format
 from terafactor._durable import storage_errors
 from terafactor.data.source import MatrixSource
 from terafactor.data.sources.array import open_array
-from terafactor.data.sources.formats import Format, ends_with, refuse_inside
+from terafactor.data.sources.formats import READER_ERRORS, Format, ends_with, refuse_inside
 from terafactor.data.sources.raw import FORMAT as RAW
 from terafactor.data.sources.raw import Layout, RawSource
 from terafactor.errors import DataError
@@ -45,7 +45,7 @@ def read_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.d
     try:
         version = npy_format.read_magic(file)
         shape, column_major, dtype = HEADER_READERS[version](file)
-    except (ValueError, KeyError, SyntaxError, tokenize.TokenError) as error:
+    except (*READER_ERRORS, tokenize.TokenError) as error:
         raise DataError(f"{name} is not a .npy file of numbers ({error or 'it is empty'})") from error
     if dtype.hasobject:
         raise DataError(f"{name} holds Python objects, which are never unpickled: save it as float32")
