@@ -428,6 +428,16 @@ def test_a_compressed_buffer_that_claims_too_much_is_refused(tmp_path, compressi
         open_source(tmp_path / "t.arrow")
 
 
+def test_an_arrow_file_with_a_damaged_signature_is_refused(tmp_path):
+    """polars reads it, so its buffers would go unchecked."""
+    polars = pytest.importorskip("polars")
+    polars.DataFrame(values()).write_ipc(tmp_path / "t.arrow", compression="zstd")
+    content = (tmp_path / "t.arrow").read_bytes()
+    (tmp_path / "t.arrow").write_bytes(b"a" + content[1:])
+    with pytest.raises(DataError, match=r"t\.arrow cannot be read as a table"):
+        open_source(tmp_path / "t.arrow")
+
+
 @pytest.mark.parametrize("cut", [0, 1, 11, 12, 100])
 def test_an_arrow_file_that_was_cut_is_refused(tmp_path, cut):
     polars = pytest.importorskip("polars")

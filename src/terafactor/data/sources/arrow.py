@@ -40,8 +40,8 @@ def check_arrow_buffers(path: Path) -> None:
         open(path, "rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
     ):
-        if content[: len(MAGIC)] != MAGIC or content[-len(MAGIC) :] != MAGIC:
-            return
+        if content[: len(MAGIC)] != MAGIC or content[-len(MAGIC) :] != MAGIC:  # not all of it is seen by polars
+            raise DataError(f"{path} cannot be read as a table: it does not start and end as Arrow files do")
         try:
             claims = list(_claims(content))
         except READER_ERRORS as error:
