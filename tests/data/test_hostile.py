@@ -337,7 +337,8 @@ def test_damage_inside_headers_is_named(tmp_path):
     np.save(tmp_path / "X.npy", np.eye(3))
     content = (tmp_path / "X.npy").read_bytes()
     for damaged in (content.replace(b"}", b" "), content.replace(b", }    ", b", 1:2} ")):
-        assert len(damaged) == len(content) and damaged != content
+        assert len(damaged) == len(content)
+        assert damaged != content
         (tmp_path / "X.npy").write_bytes(damaged)
         with pytest.raises(DataError, match=r"X.npy is not a .npy file of numbers"):
             open_source(tmp_path / "X.npy")
