@@ -1,4 +1,4 @@
-"""Factorize matrices too large to read in full.
+"""Factorize matrices larger than memory.
 
 ``X (n x p) ~ codes (n x k) @ components (k x p)`` by online dictionary learning: each step reads a few rows and,
 if masks are used, only a part of their features.

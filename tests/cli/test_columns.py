@@ -147,7 +147,7 @@ def test_transform_reads_the_columns_of_the_model(folder):
 def test_transform_names_a_column_that_is_missing(folder):
     invoke("fit", "t.csv", "--drop", "id,name", *FIT, "--out", "run")
     (folder / "other.csv").write_text("name,a,b\nx,1,2\n")
-    with pytest.raises(DataError, match=r"other.csv has no column 'c'; it has name, a, b"):
+    with pytest.raises(DataError, match=r"other.csv has no column 'c'; it has 'name', 'a', 'b'"):
         invoke("transform", "run", "other.csv", "--out", "codes.npy")
     (folder / "broken.npy").write_bytes(b"no array")
     with pytest.raises(DataError, match=r"broken.npy"):
@@ -165,7 +165,7 @@ def test_plan_pack_and_inspect_read_the_selected_columns():
 
 def test_a_selection_that_cannot_be_made_is_an_error():
     for words in (("--columns", "a,zz"), ("--drop", "zz,name")):
-        with pytest.raises(DataError, match=r"t\.csv has no column 'zz'; it has id, name, a"):
+        with pytest.raises(DataError, match=r"t\.csv has no column 'zz'; it has 'id', 'name', 'a'"):
             invoke("fit", "t.csv", *words, "--out", "run")
     with pytest.raises(DataError, match=r"no column of t\.csv is left"):
         invoke("fit", "t.csv", "--columns", "a", "--drop", "a", "--out", "run")

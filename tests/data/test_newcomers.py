@@ -97,7 +97,7 @@ def test_text_columns_are_named_with_both_ways_out(tmp_path, kind):
         source = open_source(data, **options)
         assert source.feature_names == NAMES
         np.testing.assert_array_equal(source.read(np.arange(12)), values())
-    with pytest.raises(DataError, match=r"has no column 'zz'; it has a, b, c"):
+    with pytest.raises(DataError, match=r"has no column 'zz'; it has 'a', 'b', 'c'"):
         open_source(data, drop=["zz"])
     with pytest.raises(DataError, match=r"no column of .* is left"):
         open_source(data, columns=["a"], drop=["a"])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
+import doctest
 import functools
 import inspect
 import re
@@ -192,6 +195,28 @@ def test_classes_and_functions_have_examples() -> None:
     shown = {name: text for name, value, text in DOCUMENTED if name in OBJECTS and not is_error(value)}
     assert [name for name, text in shown.items() if ">>> " not in text or "+SKIP" in text] == []
     assert ">>> " in (terafactor.errors.__doc__ or "")
+
+
+def test_examples_import_what_they_use() -> None:
+    """Doctests see the names of the module, readers do not."""
+    needed = {name: unbound_names(text) for name, _, text in DOCUMENTED if ">>> " in text}
+    assert {name: names for name, names in needed.items() if names} == {}
+    assert unbound_names(">>> np.arange(3)") == {"np"}
+
+
+def unbound_names(text: str) -> set[str]:
+    """Return the names that the example of a docstring uses and does not bind."""
+    nodes = list(ast.walk(ast.parse("".join(each.source for each in doctest.DocTestParser().get_examples(text)))))
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    bound = {node.id for node in names if isinstance(node.ctx, ast.Store)} | {
+        name.asname or name.name
+        for node in nodes
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in node.names
+    }
+    bound |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    return {node.id for node in names} - bound - set(dir(builtins))
 
 
 def is_error(value: Any) -> bool:

@@ -26,7 +26,7 @@ from terafactor.brain.images import ImagesSource
 from terafactor.brain.maskers import check_saved_options, saved_options
 from terafactor.brain.preparation import masked_images, stored_images
 from terafactor.brain.reporting import AtlasReporting
-from terafactor.brain.task import AtlasTask, new_learner
+from terafactor.brain.task import AtlasTask, inner_estimator
 from terafactor.data import MatrixSource
 from terafactor.dictionary import MaskedDictionaryLearning
 from terafactor.dictionary.parameters import problem_of
@@ -118,7 +118,7 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
     statistics_: str
     mask_img_: Any
     confounds_: str | None
-    _learner: MaskedDictionaryLearning
+    _inner: MaskedDictionaryLearning
 
     def __init__(
         self,
@@ -328,7 +328,7 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
 
     def _progress(self, history: Sequence[Evaluation]) -> str:
         few_steps = hasattr(self, "n_steps_") and self._n_visits < FEW_VISITS  # it may be flat before maps converge
-        return "" if few_steps else self._learner._progress(history)
+        return "" if few_steps else self._inner._progress(history)
 
     @property
     def _n_visits(self) -> float:
@@ -347,7 +347,7 @@ class BrainDictionaryLearning(ModelFileMixin, AtlasReporting, TransformerMixin, 
         return cls(**own, **check_saved_options(options))
 
     def _problem(self) -> Problem:
-        return problem_of(new_learner(self))
+        return problem_of(inner_estimator(self))
 
     def _fitted_source(self, imgs: Any, confounds: Any) -> ImagesSource:
         check_is_fitted(self, "components_")

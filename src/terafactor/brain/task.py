@@ -51,7 +51,7 @@ class AtlasTask(Task):
 
     def __init__(self, estimator: BrainDictionaryLearning) -> None:
         super().__init__(estimator)
-        self.inner = DictionaryTask(new_learner(estimator))
+        self.inner = DictionaryTask(inner_estimator(estimator))
 
     def open_data(self, X: Any) -> MatrixSource:
         """Return the masked and cleaned volumes, packed unless ``store`` is False."""
@@ -63,14 +63,14 @@ class AtlasTask(Task):
         return data
 
     def _masked(self, images: Any, confounds: Any) -> ImagesSource:
-        model, learner = self.estimator, self.inner.estimator
+        model, inner = self.estimator, self.inner.estimator
         n_threads = 1 if model.store is False else resolve_threads(model.n_threads)
         source = masked_images(
             images, confounds, model.mask, model._masker_options(),
             resample=model.resample, global_signal=model.global_signal, n_threads=n_threads,
         )  # fmt: skip
-        problem_of(learner)  # refuse invalid parameters before packing, which may take hours
-        options_of(learner, source)
+        problem_of(inner)  # refuse invalid parameters before packing, which may take hours
+        options_of(inner, source)
         return source
 
     def _packed(self, source: ImagesSource) -> MatrixSource:
@@ -95,13 +95,13 @@ class AtlasTask(Task):
         return self.inner.objective(held_out)
 
     def prepare(self, data: MatrixSource, start: Start) -> None:
-        model, learner = self.estimator, self.inner.estimator
+        model, inner = self.estimator, self.inner.estimator
         n_epochs = self._default_epochs(data, start.seed) if model.n_epochs is None else model.n_epochs
-        learner.set_params(n_epochs=n_epochs)
+        inner.set_params(n_epochs=n_epochs)
         if start.state_dict is None:
-            learner.set_params(init=self._initial_maps(data, start.seed))
+            inner.set_params(init=self._initial_maps(data, start.seed))
         self.inner.prepare(data, start)
-        model._learner = learner
+        model._inner = inner
 
     def _default_epochs(self, data: MatrixSource, seed: int) -> int:
         """Return the fewest passes that make ``MIN_STEPS`` steps and use each voxel in ``MIN_VISITS`` of them."""
@@ -146,17 +146,17 @@ class AtlasTask(Task):
 
     def _set_maps(self) -> None:
         """Set the learned attributes, with the maps sorted and mostly positive."""
-        model, learner = self.estimator, self.inner.estimator
-        model._learner = learner
-        learned = np.ascontiguousarray(learner.components_)
-        ordered = learned[maps.order(learned, learner._state.code_gram)]
+        model, inner = self.estimator, self.inner.estimator
+        model._inner = inner
+        learned = np.ascontiguousarray(inner.components_)
+        ordered = learned[maps.order(learned, inner._state.code_gram)]
         model.components_, model.labels_, model._pages = ordered * maps.signs(ordered)[:, np.newaxis], (), ()
-        model.n_steps_, model.feature_counts_ = learner.n_steps_, learner.feature_counts_
-        model.statistics_ = learner.statistics_
+        model.n_steps_, model.feature_counts_ = inner.n_steps_, inner.feature_counts_
+        model.statistics_ = inner.statistics_
 
     def state_dict(self, state_dict: StateDict | None = None) -> StateDict:
         model = self.estimator
-        learned = model._learner._task().state_dict(state_dict)
+        learned = model._inner._task().state_dict(state_dict)
         arrays = {f"brain.{name}": array for name, array in model._kind.masker_arrays(model.masker_).items()}
         if model.background_ is not None:
             arrays["brain.background"] = model.background_
@@ -212,7 +212,7 @@ class AtlasTask(Task):
         super().present(directory, config, data, history, shown)
 
 
-def new_learner(model: BrainDictionaryLearning) -> MaskedDictionaryLearning:
+def inner_estimator(model: BrainDictionaryLearning) -> MaskedDictionaryLearning:
     """Return the estimator of the dictionary, in the setting of the paper; ``n_epochs=None`` needs the data."""
     return MaskedDictionaryLearning(
         model.n_components,

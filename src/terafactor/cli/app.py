@@ -30,7 +30,7 @@ from terafactor.errors import DataError, DataTypeError, RunInterruptedError, Sto
 app = typer.Typer(
     name="terafactor",
     cls=Commands,
-    help="Factorize matrices too large to read in full.",
+    help="Factorize matrices larger than memory.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -56,7 +56,7 @@ def common(
         ),
     ] = None,
 ) -> None:
-    """Factorize matrices too large to read in full."""
+    """Factorize matrices larger than memory."""
     for module in modules or ():
         sys.path.insert(0, os.getcwd())  # as python -m does
         try:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from terafactor._format import counted
 from terafactor.cli.config import Config
 from terafactor.cli.fit import train_in_directory
 from terafactor.cli.options import (
@@ -35,6 +36,9 @@ REPORT_EXAMPLE = "Example: terafactor brain report atlas/ --labels regions.nii.g
 
 NAMES_HELP = "Names of the regions, one per line, from region 1 on; default: their numbers."
 
+Viewers = Annotated[
+    bool, typer.Option("--viewers/--no-viewers", help="Write a page for each map.", rich_help_panel=RUN)
+]
 Images = Annotated[
     list[str], typer.Argument(metavar="IMAGES...", help="Files, quoted globs or folders of BIDS derivatives.")
 ]
@@ -84,9 +88,7 @@ def fit(
     ] = None,
     no_pack: Annotated[bool, typer.Option("--no-pack", help="Do not pack; read each image once per pass.")] = False,
     holdout: Holdout = None,
-    viewers: Annotated[
-        bool, typer.Option("--viewers/--no-viewers", help="Write a page for each map.", rich_help_panel=RUN)
-    ] = True,
+    viewers: Viewers = True,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
@@ -127,7 +129,8 @@ def transform(
     header = "\t".join(f"map_{number:03d}" for number in range(series.shape[1]))
     with durable_path(out) as temporary:
         np.savetxt(temporary, series, fmt="%.6g", delimiter="\t", header=header, comments="")
-    typer.echo(f"wrote the time series of {series.shape[1]} maps in {series.shape[0]:,} volumes to {out}", err=True)
+    n_volumes, n_maps = series.shape
+    typer.echo(f"wrote the time series of {counted(n_maps, 'map')}, {counted(n_volumes, 'volume')}, to {out}", err=True)
 
 
 @app.command(epilog=REPORT_EXAMPLE)
@@ -137,7 +140,7 @@ def report(
         Path | None, typer.Option(metavar="IMAGE", help="Atlas of regions, to name maps by overlap.", exists=True)
     ] = None,
     names: Annotated[Path | None, typer.Option(help=NAMES_HELP, exists=True)] = None,
-    viewers: Annotated[bool, typer.Option("--viewers/--no-viewers", help="Write a page for each map.")] = True,
+    viewers: Viewers = True,
 ) -> None:
     """Write the maps, the report and the pages of a run again; --labels names the maps after regions of an atlas."""
     if names is not None and labels is None:

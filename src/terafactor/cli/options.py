@@ -115,7 +115,7 @@ ROUND_STEPS = Parameter(
 )
 FORGETTING = Parameter(
     "forgetting",
-    or_auto(SOLVER, "W", "Weight of step t: t^-W; auto: recent rows."),
+    or_auto(SOLVER, "W", "Weigh step t by t^-W; auto: average over a growing window."),
     "auto",
     parse=number_or_auto,
 )
@@ -137,17 +137,12 @@ DICTIONARY = (
     ),
     Parameter(
         "penalty",
-        option(
-            str,
-            PROBLEM,
-            "On codes: l1, l2, or one of docs/penalties.md.",
-            metavar="NAME",
-        ),
+        option(str, PROBLEM, "On codes: l1 (sparse), l2 (dense), group-lasso:G, omp:N, top-k:N, ...", metavar="NAME"),
         "l1",
     ),
     Parameter(
         "constraint",
-        option(str, PROBLEM, "On atoms: l1, l2, or one of docs/penalties.md.", metavar="NAME"),
+        option(str, PROBLEM, "On atoms: l2 (dense), l1 (sparse), smooth-ball, ...", metavar="NAME"),
         "l2",
     ),
     Parameter("positive_code", option(bool, PROBLEM, "Require codes >= 0.", "--positive-code"), False),
@@ -164,7 +159,7 @@ DICTIONARY = (
     ),
     Parameter(
         "reduction",
-        or_auto(SOLVER, "R", "Use 1/R of the features per step, or 8:masked."),
+        or_auto(SOLVER, "R", "Each step uses 1/R of the features (as in the paper: R:masked); auto: all."),
         "auto",
         parse=masks_or_auto,
     ),
@@ -181,7 +176,7 @@ DICTIONARY = (
     FORGETTING,
     Parameter(
         "tol",
-        or_auto(SOLVER, "T", "Stop if doubling the rows gains < T; auto: 0.5%."),
+        or_auto(SOLVER, "T", "Stop when doubling the rows lowers the objective by less than this share; auto: 0.005."),
         "auto",
         parse=number_or_auto,
     ),

@@ -39,7 +39,7 @@ def pack(
     drop: Drop = None,
     threads: Threads = None,
 ) -> None:
-    """Copy a matrix into a packed store, from which a fit with --reduction R reads 1/R of the bytes.
+    """Copy a matrix into a packed store, from which batches are read fast.
 
     After an interruption, run the same command again to continue.
     """

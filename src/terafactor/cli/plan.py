@@ -14,7 +14,7 @@ from terafactor.cli.parsing import column_selection
 if TYPE_CHECKING:
     from terafactor.solver.cluster_plan import ClusterPlan
 
-EXAMPLE = "Example: terafactor plan store -k 70 --reduction 12 --penalty l2 --constraint l1"
+EXAMPLE = "Example: terafactor plan store -k 70 --penalty l2 --constraint l1"
 
 
 PLANNED = (

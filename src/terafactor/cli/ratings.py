@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from terafactor._format import printable
+from terafactor._format import counted, printable
 from terafactor.cli.config import Config
 from terafactor.cli.fit import train_in_directory
 from terafactor.cli.options import CHECKPOINTS, RATINGS, RUN, Column, Json, RunFolder, Threads, Values, offering
@@ -108,7 +108,7 @@ def predict(
     from terafactor.ratings.serving.output import add_predictions
 
     n_pairs = add_predictions(load_kind(model, "MatrixCompletion", threads), pairs, out, column_roles("column", column))
-    typer.echo(f"wrote {n_pairs:,} predictions to {out}", err=True)
+    typer.echo(f"wrote {counted(n_pairs, 'prediction')} to {out}", err=True)
 
 
 @app.command(epilog=RECOMMEND_EXAMPLE)
@@ -141,7 +141,7 @@ def recommend(
     found = Recommendations.of(estimator, user, n, exclude_seen=not with_seen, titles=known)
     if out is not None:
         found.write(out)
-        typer.echo(f"wrote recommendations for {len(found.users):,} users to {out}", err=True)
+        typer.echo(f"wrote recommendations for {counted(len(found.users), 'user')} to {out}", err=True)
     elif as_json:
         typer.echo(json.dumps(found.records()))
     else:

@@ -75,6 +75,7 @@ def on_cluster(estimator: Any, client: Any = None, timeout: float = TIMEOUT) -> 
 
     Examples
     --------
+    >>> from terafactor.dask import on_cluster
     >>> from terafactor import MaskedDictionaryLearning
     >>> on_cluster(MaskedDictionaryLearning(5, shards=4)).shards
     4

@@ -77,6 +77,7 @@ class DaskExecutor:
 
     Examples
     --------
+    >>> from terafactor.dask import DaskExecutor
     >>> import numpy as np
     >>> from dask.distributed import Client
     >>> from terafactor.data import ArraySource

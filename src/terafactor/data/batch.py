@@ -18,6 +18,8 @@ class Batch:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from terafactor.data import Batch
     >>> Batch(rows=np.array([4, 2]), columns=None, values=np.ones((2, 3))).n_observed_rows
     2
     """
@@ -74,6 +76,8 @@ class SparseBatches:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from terafactor.data import SparseBatches
     >>> from scipy.sparse import csr_array
     >>> values = csr_array(np.eye(3))
     >>> batches = SparseBatches(np.arange(3), values, [slice(0, 2), slice(2, 3)], n_bytes=0)

@@ -27,6 +27,7 @@ def describe_as(source: MatrixSource, opener: Callable[..., MatrixSource], **arg
 
     Examples
     --------
+    >>> from terafactor.data import describe_as
     >>> import numpy as np
     >>> from terafactor import MatrixSource
     >>> class Zeros(MatrixSource):
@@ -70,6 +71,7 @@ def open_description(description: Mapping[str, Any]) -> MatrixSource:
 
     Examples
     --------
+    >>> from terafactor.data import open_description
     >>> import tempfile
     >>> import numpy as np
     >>> from terafactor import open_source

@@ -49,6 +49,7 @@ def open_source(data: Any, **options: Any) -> MatrixSource:
 
     Examples
     --------
+    >>> from terafactor import open_source
     >>> import numpy as np
     >>> open_source(np.eye(3)).shape
     (3, 3)

@@ -34,6 +34,8 @@ class FeatureTiles:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from terafactor.data import FeatureTiles
     >>> FeatureTiles(width=2).members(np.array([2, 0]), n_features=5).tolist()
     [0, 1, 4]
     """
@@ -79,6 +81,8 @@ class MatrixSource(ABC):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from terafactor import MatrixSource
     >>> class Ramp(MatrixSource):
     ...     shape, dtype = (3, 4), np.dtype(np.float64)
     ...

@@ -75,6 +75,9 @@ class BatchStream:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from terafactor.data import BatchStream
+    >>> from terafactor.data.masks import Masks
     >>> from terafactor.data import ArraySource
     >>> source = ArraySource(np.arange(12.0).reshape(6, 2))
     >>> stream = BatchStream(source, 4, Masks(2, 1, seed=0), seed=0, whole_rows=False, shuffle=False)

@@ -38,6 +38,7 @@ def make_brain_like(
 
     Examples
     --------
+    >>> from terafactor.datasets import make_brain_like
     >>> X, maps = make_brain_like(n_samples=20, n_features=500, n_maps=3)
     >>> X.shape, maps.shape
     ((20, 500), (3, 500))

@@ -39,6 +39,7 @@ class BrainStudy:
 
     Examples
     --------
+    >>> from terafactor.datasets import make_brain_study
     >>> import tempfile
     >>> study = make_brain_study(tempfile.mkdtemp(), n_subjects=1, n_runs=1, n_networks=2, n_volumes=3, resolution=12)
     >>> study.images[0].suffixes
@@ -124,6 +125,7 @@ def make_brain_study(
 
     Examples
     --------
+    >>> from terafactor.datasets import make_brain_study
     >>> import tempfile
     >>> study = make_brain_study(tempfile.mkdtemp(), n_subjects=1, n_runs=1, n_networks=2, n_volumes=3, resolution=12)
     >>> len(study.images), len(study.confounds)

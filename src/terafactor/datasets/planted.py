@@ -39,6 +39,7 @@ def make_planted(
 
     Examples
     --------
+    >>> from terafactor.datasets import make_planted
     >>> X, atoms = make_planted(n_samples=20, n_features=60, n_atoms=3)
     >>> X.shape, atoms.shape
     ((20, 60), (3, 60))
@@ -76,6 +77,7 @@ def matched_correlation(components: Array, atoms: Array) -> float:
 
     Examples
     --------
+    >>> from terafactor.datasets import make_planted, matched_correlation
     >>> _, atoms = make_planted(n_samples=20, n_features=60, n_atoms=3)
     >>> round(matched_correlation(-atoms[::-1], atoms), 6)
     1.0

@@ -42,6 +42,7 @@ def make_ratings(
 
     Examples
     --------
+    >>> from terafactor.datasets import make_ratings
     >>> users, items, ratings = make_ratings(n_users=30, n_items=20, n_ratings=200)
     >>> len(users) == len(items) == len(ratings)
     True

@@ -70,7 +70,7 @@ class MaskedDictionaryLearning(
         which the median row has a zero code; for "l2", a tenth of the squared norm of an atom; 0 if both codes and
         atoms are non-negative. ``alpha_`` is the value used.
     penalty : str or Penalty, default="l1"
-        Omega: "l1" for sparse codes, "l2" for dense codes, or one of docs/penalties.md, by name or as an object.
+        Omega: "l1" for sparse codes, "l2" for dense codes, or another penalty by name ("omp:5") or as an object.
     constraint : str or NormBall, default="l2"
         The ball that contains every atom; "l1" makes atoms sparse.
     positive_code, positive_dict : bool, default=False

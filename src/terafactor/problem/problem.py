@@ -21,6 +21,7 @@ class Problem:
 
     Examples
     --------
+    >>> from terafactor.problem import Problem
     >>> import numpy as np
     >>> problem = Problem(alpha=0.25)
     >>> problem.codes(np.eye(2), np.array([[1.0, 0.1]]), 1.0)  # the lasso with orthogonal atoms: a soft threshold

@@ -20,6 +20,7 @@ class Schedule(Protocol):
 
     Examples
     --------
+    >>> from terafactor.problem import Schedule
     >>> class PlainMean:
     ...     def gain(self, n_steps, n_visits):
     ...         return 1.0
@@ -43,6 +44,7 @@ class PowerDecay:
 
     Examples
     --------
+    >>> from terafactor.problem import PowerDecay
     >>> PowerDecay(exponent=1).gain(n_steps=100, n_visits=4000)  # a plain mean
     1.0
     """
@@ -80,6 +82,7 @@ class GrowingWindow:
 
     Examples
     --------
+    >>> from terafactor.problem import GrowingWindow
     >>> window = GrowingWindow(unit=100)
     >>> window.gain(n_steps=1, n_visits=100), round(window.gain(n_steps=100, n_visits=10_000), 2)
     (1.0, 9.55)

@@ -70,9 +70,9 @@ class RatingsTask(Task):
         item_model = method.item_model_builder(train)
         low, high = (float(bound(train.values)) for bound in (np.min, np.max))
 
-        def evaluate(learner: RunningFit) -> float:
+        def evaluate(running: RunningFit) -> float:
             with Threads(method.n_threads) as threads:
-                items = item_model(learner)
+                items = item_model(running)
                 predicted = items.with_users(items.encode(*rows, threads)).predict(test.users, test.items, threads)
             return rmse(np.clip(predicted, low, high) if model.clip else predicted, test.values)
 
@@ -121,11 +121,10 @@ class RatingsTask(Task):
         else:
             (users, items), parts = model._ids, {"state": state_dict}
         parts = {"users": users.state_dict(), "items": items.state_dict(), **parts}
-        numbers: dict[str, Any] = {"seed": model._seed, "low": model.range_[0], "high": model.range_[1]}
+        whole = StateDict({"seed": model._seed, "low": model.range_[0], "high": model.range_[1]})
         for name, part in parts.items():
-            numbers |= {f"{name}.{key}": value for key, value in part.numbers.items()}
-        arrays = {f"{name}.{key}": array for name, part in parts.items() for key, array in part.arrays.items()}
-        return StateDict(numbers, arrays)
+            whole = whole.merged_with(part.prefixed(name))
+        return whole
 
     def restore(self, state_dict: StateDict) -> None:
         model, state = self.estimator, state_dict.section("state")

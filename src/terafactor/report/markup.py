@@ -19,6 +19,7 @@ def fragment(template: str, **values: Any) -> str:
 
     Examples
     --------
+    >>> from terafactor.report import fragment
     >>> print(fragment("<b>{{ name }}</b> {{ n | count }}", name="<i>", n=1234))
     <b>&lt;i&gt;</b> 1,234
     """

@@ -64,6 +64,7 @@ class Artifact:
 
     Examples
     --------
+    >>> from terafactor.runs import Artifact
     >>> from terafactor.solver.state_dict import StateDict
     >>> artifact = Artifact("MaskedDictionaryLearning", {"alpha": 0.1}, StateDict({"n_features": 10}))
     >>> artifact.parameters["alpha"]
@@ -101,6 +102,7 @@ def write_artifact(artifact: Artifact, folder: Path | str, *, overwrite: bool = 
 
     Examples
     --------
+    >>> from terafactor.runs import Artifact, write_artifact
     >>> import tempfile
     >>> from terafactor.solver.state_dict import StateDict
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -127,6 +129,7 @@ def read_artifact(folder: Path | str) -> Artifact:
 
     Examples
     --------
+    >>> from terafactor.runs import Artifact, read_artifact, write_artifact
     >>> import tempfile
     >>> from terafactor.solver.state_dict import StateDict
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -64,6 +64,7 @@ class RunDirectory:
 
     Examples
     --------
+    >>> from terafactor.runs import RunDirectory
     >>> run = RunDirectory("does-not-exist")
     >>> run.is_run, run.model.name
     (False, 'model')

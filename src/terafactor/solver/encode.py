@@ -34,6 +34,7 @@ def encode(
 
     Examples
     --------
+    >>> from terafactor.solver import encode
     >>> import numpy as np
     >>> from terafactor import open_source
     >>> from terafactor.problem import Problem
@@ -69,6 +70,7 @@ def encode_to(
 
     Examples
     --------
+    >>> from terafactor.solver import encode_to
     >>> import tempfile
     >>> import numpy as np
     >>> from terafactor import open_source
@@ -130,6 +132,7 @@ def objective(
 
     Examples
     --------
+    >>> from terafactor.solver import objective
     >>> import numpy as np
     >>> from terafactor import open_source
     >>> from terafactor.problem import Problem

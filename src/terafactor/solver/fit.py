@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from terafactor.problem import NormBall, Problem
 from terafactor.solver.backends import make_backend
 from terafactor.solver.callbacks import Callback
 from terafactor.solver.convergence import ConvergenceMonitor
-from terafactor.solver.learners import choose_learner
+from terafactor.solver.learners import Stepper, choose_learner
 from terafactor.solver.loop import Elapsed, run_loop
 from terafactor.solver.maintain import Evidence, maintain
 from terafactor.solver.options import SolverOptions
@@ -81,6 +80,7 @@ def fit(
 
     Examples
     --------
+    >>> from terafactor.solver import fit
     >>> import numpy as np
     >>> from terafactor import open_source
     >>> from terafactor.problem import Problem
@@ -147,7 +147,7 @@ class DictionaryFit:
         self.options = options
         self.state = state
         self._backend = make_backend(options.n_threads)
-        self._learner: Any = choose_learner(stream.source, problem, options, state, self._backend)
+        self._learner: Stepper = choose_learner(stream.source, problem, options, state, self._backend)
         if options.shards > 1:
             executor = executor or LocalExecutor(min(options.n_threads, options.shards))
             self._learner = RoundLearner(self._learner, executor, problem, options)
@@ -188,6 +188,7 @@ def starting_atoms(source: MatrixSource, problem: Problem, options: SolverOption
 
     Examples
     --------
+    >>> from terafactor.solver import starting_atoms
     >>> import numpy as np
     >>> from terafactor import open_source
     >>> from terafactor.problem import Problem

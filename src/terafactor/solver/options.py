@@ -18,6 +18,7 @@ class SolverOptions:
 
     Examples
     --------
+    >>> from terafactor.solver import SolverOptions
     >>> SolverOptions(n_components=5, reduction=10, statistics="masked").masked
     True
     """

@@ -44,6 +44,7 @@ class Memory:
 
     Examples
     --------
+    >>> from terafactor.solver import Memory
     >>> Memory(model=400, statistics=500, start=300, work=100).peak
     1200
     """
@@ -184,6 +185,7 @@ def make_plan(
 
     Examples
     --------
+    >>> from terafactor.solver import make_plan
     >>> import numpy as np
     >>> from terafactor import open_source
     >>> from terafactor.problem import Problem

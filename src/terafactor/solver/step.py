@@ -28,6 +28,7 @@ def step(
 
     Examples
     --------
+    >>> from terafactor.solver import step
     >>> import numpy as np
     >>> from terafactor.data import Batch
     >>> from terafactor.problem import PowerDecay, Problem

@@ -10,7 +10,7 @@ from terafactor._typing import Array, Indices
 from terafactor.errors import ParameterError
 from terafactor.kernels.atoms import UNUSED
 from terafactor.kernels.projection import ball_size
-from terafactor.problem import Problem, StructuredBall
+from terafactor.problem import Problem
 from terafactor.solver.backends import Backend
 from terafactor.solver.options import SolverOptions
 from terafactor.solver.state import State
@@ -72,8 +72,8 @@ def update_by_constraint(
 
 def choose_update(problem: Problem, options: SolverOptions) -> UpdateAtoms:
     """Return the update that constraint and projection need; raise ParameterError if they do not fit each other."""
-    constraint = problem.constraint
-    if not isinstance(constraint, StructuredBall):
+    constraint: Any = problem.constraint
+    if not constraint.updates_atoms:
         return update_whole_atoms if options.exact else update_on_mask
     name = type(constraint).__name__
     if constraint.needs_whole_rows and (options.reduction > 1 or options.missing):

@@ -10,7 +10,7 @@ import numpy as np
 
 from terafactor.data import ArraySource, MatrixSource, SparseSource
 from terafactor.kernels.jit import announcing_compilation
-from terafactor.problem import PowerDecay, Problem, StructuredBall
+from terafactor.problem import PowerDecay, Problem
 from terafactor.solver.options import SolverOptions
 
 _ready: set[Hashable] = set()
@@ -43,7 +43,7 @@ def warm_up(source: MatrixSource, problem: Problem, options: SolverOptions) -> N
         max_time=None,
         shards=1,
     )
-    structured = isinstance(problem.constraint, StructuredBall)  # may require the number of features, as a grid does
+    structured = problem.constraint.updates_atoms  # may require the number of features, as a grid does
     n_features = source.shape[1] if structured else 200 if sparse else 8
     toy_problem = replace(problem, alpha=0.1)
     key = (source.dtype, sparse, repr(toy_problem), repr(replace(toy_options, seed=0, schedule=PowerDecay())))

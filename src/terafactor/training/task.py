@@ -26,6 +26,7 @@ class Start:
 
     Examples
     --------
+    >>> from terafactor.training import Start
     >>> Start(seed=0).state_dict is None
     True
     """
@@ -50,6 +51,7 @@ class Task(ABC):
 
     Examples
     --------
+    >>> from terafactor.training import Task
     >>> from terafactor import MaskedDictionaryLearning
     >>> task = MaskedDictionaryLearning(3, random_state=7)._task()
     >>> isinstance(task, Task), task.seed()

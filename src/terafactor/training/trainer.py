@@ -32,6 +32,7 @@ class Trainer:
 
     Examples
     --------
+    >>> from terafactor.training import Trainer
     >>> import numpy as np
     >>> from terafactor import MaskedDictionaryLearning
     >>> model = MaskedDictionaryLearning(3, alpha=0.1)

@@ -86,6 +86,9 @@ def pack(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from pathlib import Path
+    >>> from terafactor import pack
     >>> import tempfile
     >>> from terafactor import open_source
     >>> store = pack(np.eye(6), Path(tempfile.mkdtemp()) / "store", block_rows=2)

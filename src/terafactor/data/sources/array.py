@@ -37,6 +37,8 @@ class ArraySource(MatrixSource):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from terafactor import ArraySource
     >>> ArraySource(np.arange(6.0).reshape(2, 3)).read(np.array([1]), np.array([2, 0])).tolist()
     [[5.0, 3.0]]
     """

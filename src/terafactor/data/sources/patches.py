@@ -29,6 +29,8 @@ class PatchSource(MatrixSource):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from terafactor import PatchSource
     >>> source = PatchSource([np.arange(12.0).reshape(3, 4)], (2, 2), center=False)
     >>> source.shape
     (6, 4)

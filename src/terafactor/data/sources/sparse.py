@@ -47,6 +47,8 @@ class SparseSource(MatrixSource):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from terafactor.data import SparseSource
     >>> from scipy.sparse import csr_array
     >>> SparseSource(csr_array(np.eye(3))).read(np.array([2])).tolist()
     [[0.0, 0.0, 1.0]]

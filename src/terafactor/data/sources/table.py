@@ -280,7 +280,7 @@ def _select_columns(
     dropped = [] if drop is None else _names(drop)
     unknown = [column for column in (*chosen, *dropped) if column not in schema]
     if unknown:
-        raise DataError(f"{name} has no column {unknown[0]!r}; it has {', '.join(list(schema)[:20])}")
+        raise DataError(f"{name} has no column {unknown[0]!r}; it has {', '.join(map(repr, list(schema)[:20]))}")
     chosen = [column for column in chosen if column not in dropped]
     if not chosen:
         raise DataError(f"no column of {name} is left: select at least one")

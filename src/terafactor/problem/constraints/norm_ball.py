@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -36,10 +36,15 @@ class NormBall:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from terafactor import NormBall
     >>> NormBall("l1").project(np.array([[3.0, 1.0], [0.2, 0.1]]))
     array([[1. , 0. ],
            [0.2, 0.1]])
     """
+
+    updates_atoms: ClassVar[bool] = False
+    """Whether a step calls ``update_atom`` of the constraint instead of the sweep of the backend."""
 
     norm: Norm = "l2"
     """Which norm is bounded."""

@@ -32,6 +32,8 @@ class SmoothBall(StructuredBall):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from terafactor.problem import SmoothBall
     >>> from terafactor import MaskedDictionaryLearning
     >>> X = np.random.default_rng(0).standard_normal((100, 36)).cumsum(axis=1)
     >>> ball = SmoothBall(shape=(6, 6), smoothness=0.5)

@@ -15,6 +15,8 @@ class StructuredBall(NormBall):
 
     Examples
     --------
+    >>> from dataclasses import dataclass
+    >>> from terafactor.problem import StructuredBall
     >>> import numpy as np
     >>> @dataclass(frozen=True)
     ... class ZeroMean(StructuredBall):
@@ -28,6 +30,8 @@ class StructuredBall(NormBall):
     >>> bool(np.abs(model.components_.sum(axis=1)).max() < 1e-12)
     True
     """
+
+    updates_atoms: ClassVar[bool] = True
 
     needs_whole_rows: ClassVar[bool] = False
     """Whether masks and missing values are refused."""

@@ -35,6 +35,8 @@ class ElasticNet(Penalty):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from terafactor import ElasticNet
     >>> ElasticNet(0.5).value(np.array([[3.0, -4.0]]))
     array([9.75])
     """

@@ -35,6 +35,8 @@ class GroupLasso(Penalty):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from terafactor.problem import GroupLasso
     >>> GroupLasso((0, 0, 1)).value(np.array([[3.0, 4.0, -2.0]]))
     array([9.07106781])
     """

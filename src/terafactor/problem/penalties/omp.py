@@ -29,6 +29,8 @@ class OMP(Penalty):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from terafactor.problem import OMP
     >>> OMP(1).codes(np.eye(3), np.array([[0.5, -2.0, 1.0]]), 0.0, 1e-6)
     array([[ 0., -2.,  0.]])
     """

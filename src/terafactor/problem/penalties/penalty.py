@@ -25,6 +25,7 @@ class Penalty:
 
     Examples
     --------
+    >>> from terafactor.problem import Penalty
     >>> from dataclasses import dataclass
     >>> import numpy as np
     >>> @dataclass(frozen=True)

@@ -23,6 +23,8 @@ class ProximalPenalty(Penalty):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from terafactor.problem import ProximalPenalty
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
     ... class Ridge(ProximalPenalty):

@@ -22,6 +22,8 @@ class Simplex(ProximalPenalty):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from terafactor.problem import Simplex
     >>> Simplex().prox(np.array([[0.9, 0.5, -1.0]]), np.ones((1, 1)))
     array([[0.7, 0.3, 0. ]])
     """

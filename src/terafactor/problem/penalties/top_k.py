@@ -22,6 +22,8 @@ class TopK(OMP):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from terafactor.problem import TopK
     >>> TopK(2).codes(np.eye(3), np.array([[0.5, -2.0, 1.0]]), 0.0, 1e-6)
     array([[ 0., -2.,  1.]])
     """

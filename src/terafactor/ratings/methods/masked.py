@@ -157,9 +157,9 @@ class MaskedMethod:
         return state
 
     def item_model_builder(self, table: RatingTable) -> Callable[[RunningFit], RatingModel]:
-        """Return a function that builds the item side of the model from a learner that is learning from ``table``."""
+        """Return a function that builds the item side of the model from a running fit on ``table``."""
         biases = Biases.of(table, self.damping)
-        return lambda learner: self._model(np.asarray(learner.atoms()), biases)
+        return lambda running: self._model(np.asarray(running.atoms()), biases)
 
     def item_model(self, state: MaskedState) -> RatingModel:
         """Return the item side of the model."""

@@ -38,7 +38,7 @@ class Method(Protocol):
         """
 
     def item_model_builder(self, table: RatingTable) -> Callable[[RunningFit], RatingModel]:
-        """Return a function that builds the item side of the model from a learner that is learning from ``table``."""
+        """Return a function that builds the item side of the model from a running fit on ``table``."""
 
     def item_model(self, state: Any) -> RatingModel:
         """Return the item side of the model."""

@@ -70,9 +70,9 @@ class PerItemMethod:
             state = self._initial_state(table) if start is None else CompletionState.from_state_dict(start)
             batches = self._batches(table, state, threads)
             last = math.ceil(self.n_epochs * len(batches) - 1e-9)  # rounded as in the loop of dictionaries
-            learner = CompletionFit(batches, self, state, threads, self._kept_codes(table, state, start))
+            running = CompletionFit(batches, self, state, threads, self._kept_codes(table, state, start))
             run_loop(
-                learner, range(state.n_batches, last), len(batches), callbacks, max_time=self.max_time,
+                running, range(state.n_batches, last), len(batches), callbacks, max_time=self.max_time,
                 elapsed=elapsed, started=started,
             )  # fmt: skip
         return state
@@ -101,8 +101,8 @@ class PerItemMethod:
         return state
 
     def item_model_builder(self, table: RatingTable) -> Callable[[RunningFit], RatingModel]:
-        """Return a function that builds the item side of the model from a learner that is learning from ``table``."""
-        return lambda learner: self.item_model(learner.state)  # type: ignore[arg-type]
+        """Return a function that builds the item side of the model from a running fit on ``table``."""
+        return lambda running: self.item_model(running.state)  # type: ignore[arg-type]
 
     def item_model(self, state: CompletionState) -> RatingModel:
         """Return the item side of the model."""
@@ -167,7 +167,7 @@ class PerItemMethod:
 
 
 class CompletionFit:
-    """The learner that the training loop runs: one step per batch, with the batches in a new order in each pass."""
+    """The fit that the training loop runs: one step per batch, with the batches in a new order in each pass."""
 
     def __init__(
         self,

@@ -90,6 +90,7 @@ def use_backend(name: str) -> Generator[None, None, None]:
 
     Examples
     --------
+    >>> from terafactor.solver import use_backend
     >>> import numpy as np
     >>> from terafactor import MaskedDictionaryLearning
     >>> X = np.random.default_rng(0).standard_normal((200, 10))

@@ -15,7 +15,17 @@ from terafactor.solver.options import SolverOptions
 from terafactor.solver.state import State
 
 
-class Learner(Protocol):
+class Stepper(Protocol):
+    """What a fit advances its state with: a learner, or rounds of learners on shards."""
+
+    def read(self, stream: BatchStream, start: int, stop: int) -> Generator[Any, None, None]:
+        """Return a generator of the data of each :meth:`advance`, for batches ``start`` to ``stop`` (excluded)."""
+
+    def advance(self, state: State, data: Any) -> Evidence:
+        """Do one step per batch of ``data``, an item from :meth:`read`; change ``state`` only."""
+
+
+class Learner(Stepper, Protocol):
     """One way of stepping. It depends on state and data only, so a worker can run it on copies of these."""
 
     order: Literal["C", "F"]
@@ -26,12 +36,6 @@ class Learner(Protocol):
     @classmethod
     def applies(cls, source: MatrixSource, problem: Problem, options: SolverOptions) -> bool:
         """Return whether it can learn from a source."""
-
-    def read(self, stream: BatchStream, start: int, stop: int) -> Generator[Any, None, None]:
-        """Return a generator of the data of each :meth:`advance`, for batches ``start`` to ``stop`` (excluded)."""
-
-    def advance(self, state: State, data: Any) -> Evidence:
-        """Do one step per batch of ``data``, an item from :meth:`read`; change ``state`` only."""
 
     def sweep(self, state: State) -> None:
         """Update all atoms once, on all features, without new rows."""

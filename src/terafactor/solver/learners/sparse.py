@@ -53,7 +53,7 @@ from terafactor.kernels.sparse import (
     update_rows,
 )
 from terafactor.kernels.statistics import add_rounding
-from terafactor.problem import Problem, StructuredBall
+from terafactor.problem import Problem
 from terafactor.solver.backends import Backend
 from terafactor.solver.coding import code_rows
 from terafactor.solver.learners.batches import BatchLearner
@@ -86,7 +86,7 @@ class SparseLearner(BatchLearner):
     def applies(cls, source: MatrixSource, problem: Problem, options: SolverOptions) -> bool:
         """Whether rows are sparse and whole, and projecting is a division: the l2 ball, without positivity."""
         l1_weight, _, _, positive = problem.constraint.as_scalars()
-        if isinstance(problem.constraint, StructuredBall) or options.reduction > 1 or options.missing:
+        if problem.constraint.updates_atoms or options.reduction > 1 or options.missing:
             return False
         return source.is_sparse and options.batch_size <= MOST_ROWS and l1_weight == 0 and not positive
 
