@@ -68,6 +68,27 @@ def test_equals_the_reference(ball, dtype, tolerance, n_observed, n_components):
 
 
 @pytest.mark.parametrize("ball", BALLS, ids=repr)
+@pytest.mark.parametrize("n_observed", [300, 41])
+def test_whole_atoms_equal_the_reference(ball, n_observed):
+    dictionary, data_code, code_gram, columns = make(2 * BLOCK + 5, 300, n_observed, ball, np.float64)
+    l1_weight, l2_weight, limit, positive = lowered = ball.as_scalars()
+    updated, sizes = dictionary.copy(), atom_sizes(dictionary, l1_weight, l2_weight)
+    with ThreadedBackend() as backend:
+        backend.sweep_whole_atoms(
+            np.ascontiguousarray(dictionary[:, columns]), np.ascontiguousarray(data_code[:, columns]), code_gram,
+            lowered, columns, updated, sizes,
+        )  # fmt: skip
+    mask = np.zeros(300)
+    mask[columns] = 1
+    expected = reference.dictionary_update(
+        data_code.T, code_gram, dictionary.T, mask, ball.norm, limit, approximate=False, rho=ball.l1_ratio,
+        positive=positive,
+    ).T  # fmt: skip
+    np.testing.assert_allclose(updated, expected, atol=1e-11)
+    np.testing.assert_allclose(sizes, atom_sizes(updated, l1_weight, l2_weight), atol=1e-9)
+
+
+@pytest.mark.parametrize("ball", BALLS, ids=repr)
 @pytest.mark.parametrize("n_observed", [200, 30])
 def test_never_increases_the_surrogate_and_leaves_other_features_alone(ball, n_observed):
     for seed in range(10):

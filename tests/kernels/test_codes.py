@@ -88,6 +88,12 @@ def test_dependent_or_zero_atoms_give_finite_codes(penalty, alpha):
     assert not codes[:, 2].any()
 
 
+@pytest.mark.parametrize("penalty", PENALTIES, ids=repr)
+def test_a_dictionary_of_zeros_gives_zero_codes(penalty):
+    values, atoms = make()
+    assert not encode(Problem(0.0, penalty), values, np.zeros_like(atoms)).any()
+
+
 def test_no_penalty_is_least_squares():
     values, atoms = make()
     codes = encode(Problem(0.0, ElasticNet(0.0)), values, atoms)
