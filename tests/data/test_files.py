@@ -431,7 +431,7 @@ def test_tables_with_text_are_refused(tmp_path):
     polars.DataFrame({"a": [1.0], "b": ["x"]}).write_parquet(tmp_path / "t.parquet")
     with pytest.raises(DataError, match=r"column 'b' \(String\) of .*t.parquet is not a number"):
         open_source(tmp_path / "t.parquet")
-    with pytest.raises(DataError, match="no column 'c'; it has a, b"):
+    with pytest.raises(DataError, match="no column 'c'; it has 'a', 'b'"):
         open_source(tmp_path / "t.parquet", columns=["c"])
 
 

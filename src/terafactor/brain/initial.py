@@ -10,7 +10,7 @@ from terafactor._typing import Array
 from terafactor.data import BatchStream, MatrixSource
 from terafactor.data.masks import masks_of
 from terafactor.problem import NormBall
-from terafactor.solver.fit import initial_atoms
+from terafactor.solver.fit import atoms_from_rows
 
 ROWS_PER_MAP = 30
 """Volumes per map: with 20, some networks of simulated studies are not found."""
@@ -38,7 +38,7 @@ def initial_maps(
 ) -> Array:
     """Return k sparse maps (k, p) on the boundary of the ball, from the first volumes that the fit visits.
 
-    With enough volumes, neighbors in time are summed: networks change slowly, and much of the noise is independent from
+    With enough volumes, consecutive pairs are summed: networks change slowly, and much of the noise is independent from
     volume to volume. The principal components, twice as many as maps, are rotated to maximize the sum of the fourth
     powers of their entries, which makes few entries large and the others small. The sparsest components are kept, and
     all but their largest entries are set to zero.
@@ -51,10 +51,10 @@ def initial_maps(
         rows = rows[:-1:2]
     sampled = _subsample_features(rows)
     if not sampled.any():  # constant images: start from noise
-        return initial_atoms(rows[:n_components], n_components, constraint, seed)
+        return atoms_from_rows(rows[:n_components], n_components, constraint, seed)
     with Threads():  # limits BLAS to one thread: the same bits on any number of cores
         maps = _sparse_combinations(sampled, COMPONENTS_PER_MAP * n_components)[:n_components] @ rows
-    return initial_atoms(_largest_entries(maps), n_components, constraint, seed)
+    return atoms_from_rows(_largest_entries(maps), n_components, constraint, seed)
 
 
 def _sparse_combinations(rows: Array, n_components: int) -> Array:

@@ -78,7 +78,7 @@ class ImageKind(ABC):
     def volumes(self, masker: Any, rows: Array) -> tuple[Array, Array] | None:
         """Return rows (n, p) as volumes to draw in slices, and the voxel sizes in mm (3,); None if there are none.
 
-        The axes of volumes (x, y, z, n) run from left to right, back to front and bottom to top, whatever the order in
+        The axes of volumes (x, y, z, n) run from left to right, back to front and bottom to top, for any order in
         the files. Values outside the mask are zero.
         """
         return None

@@ -94,7 +94,7 @@ def _check_options(masker: Any, options: Mapping[str, Any]) -> None:
 
 
 def _set_repetition_time(kind: ImageKind, masker: Any, images: Sequence[Any]) -> None:
-    """Set ``t_r`` of a masker that filters from the headers, unless it was given."""
+    """Set ``t_r`` of a masker with filters to the time in the headers, unless it was given."""
     options = masker.get_params(deep=False)
     filters = [name for name in ("low_pass", "high_pass") if options.get(name) is not None]
     if not filters or options.get("t_r") is not None:

@@ -44,7 +44,7 @@ def masked_images(
     images, confounds
         As in :meth:`BrainDictionaryLearning.fit`.
     mask : masker, mask image, path of one, or None
-        A fitted masker is used as it is, unless there are options.
+        A fitted masker is used without fitting it again, unless there are options.
     options : mapping
         Options of the masker.
     resample : bool

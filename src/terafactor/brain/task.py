@@ -26,7 +26,7 @@ from terafactor.dictionary.parameters import options_of, problem_of
 from terafactor.dictionary.task import DictionaryTask
 from terafactor.errors import DataError, ParameterError, TerafactorError
 from terafactor.solver.callbacks import Callback, Evaluation
-from terafactor.solver.fit import initial_atoms
+from terafactor.solver.fit import atoms_from_rows
 from terafactor.solver.loop import RunningFit
 from terafactor.solver.state_dict import StateDict
 from terafactor.training.task import Start, Task
@@ -124,7 +124,7 @@ class AtlasTask(Task):
             ) from error
         if len(initial) != model.n_components:
             raise ParameterError(f"dict_init has {len(initial)} maps, but n_components is {model.n_components}")
-        return initial_atoms(np.ascontiguousarray(initial, data.dtype), model.n_components, constraint, seed)
+        return atoms_from_rows(np.ascontiguousarray(initial, data.dtype), model.n_components, constraint, seed)
 
     def learn(self, data: MatrixSource, callbacks: Sequence[Callback]) -> None:
         self.inner.learn(data, callbacks)

@@ -34,7 +34,7 @@ FIT_EXAMPLE = (
 TRANSFORM_EXAMPLE = "Example: terafactor brain transform atlas/ run.nii.gz --out series.tsv"
 REPORT_EXAMPLE = "Example: terafactor brain report atlas/ --labels regions.nii.gz --names regions.txt"
 
-NAMES_HELP = "Names of the regions, one per line, from region 1 on; default: their numbers."
+NAMES_HELP = "Names of the regions, one per line, starting with region 1; default: their numbers."
 
 Viewers = Annotated[
     bool, typer.Option("--viewers/--no-viewers", help="Write a page for each map.", rich_help_panel=RUN)
@@ -46,7 +46,7 @@ Confounds = Annotated[
     str | None,
     typer.Option(
         metavar="auto|GLOB",
-        help="auto: tables of fMRIPrep; GLOB: tables in the order of the images.",
+        help="auto: tables of fMRIPrep; GLOB: tables, in the order of the images; default: none.",
         rich_help_panel=IMAGES,
     ),
 ]
@@ -92,7 +92,7 @@ def fit(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Learn an atlas: mask, clean and pack the images once, then fit; write maps and report to the run directory."""
+    """Learn an atlas in a run directory: mask, clean and pack the images once, fit, and write maps and a report."""
     from terafactor.brain import BrainDictionaryLearning
 
     packed = False if no_pack else str((store or out / "store").absolute())
@@ -107,12 +107,12 @@ def fit(
 def transform(
     model: Model,
     image: Annotated[str, typer.Argument(metavar="IMAGE", help="One image.")],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Table of time series to write, .tsv; must not exist.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Table to write, .tsv; must not exist.")],
     confounds: NewConfounds = None,
     resample: Resample = False,
     threads: Threads = None,
 ) -> None:
-    """Write the time series of the maps in an image: one line per volume, one column per map."""
+    """Write the time series of the maps in an image to a table: a row per volume, a column per map."""
     import numpy as np
 
     from terafactor._durable import durable_path
@@ -139,10 +139,10 @@ def report(
     labels: Annotated[
         Path | None, typer.Option(metavar="IMAGE", help="Atlas of regions, to name maps by overlap.", exists=True)
     ] = None,
-    names: Annotated[Path | None, typer.Option(help=NAMES_HELP, exists=True)] = None,
+    names: Annotated[Path | None, typer.Option(metavar="FILE", help=NAMES_HELP, exists=True)] = None,
     viewers: Viewers = True,
 ) -> None:
-    """Write the maps, the report and the pages of a run again; --labels names the maps after regions of an atlas."""
+    """Write maps, report and pages of a run again; --labels names the maps after the regions of an atlas."""
     if names is not None and labels is None:
         raise typer.BadParameter("--names needs --labels, the atlas whose regions it names")
     path = write_pages(run, labels, names, viewers=viewers)

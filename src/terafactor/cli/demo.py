@@ -230,7 +230,7 @@ def summary(ours: Outcome, theirs: Outcome) -> str:
     if reached is None:
         return f"terafactor ended at {ours.objectives[-1]:.3f}, above {level:.3f}, where scikit-learn ended."
     return (
-        f"scikit-learn ended at {level:.3f} after {taken:.1f} s. terafactor was there after {reached:.1f} s, "
+        f"scikit-learn ended at {level:.3f} after {taken:.1f} s. terafactor reached this after {reached:.1f} s, "
         f"{taken / reached:.1f} times as fast."
     )
 

@@ -105,17 +105,23 @@ def components(what: str, default: int) -> Parameter:
 
 PROJECTION = Parameter(
     "projection",
-    option(Literal["masked", "exact"], SOLVER, "Project masked entries, or whole atoms (exact).", metavar="NAME"),
+    option(
+        Literal["masked", "exact"],
+        SOLVER,
+        "With masked: project masked entries, or whole atoms (exact).",
+        metavar="NAME",
+    ),
     "masked",
 )
-POSITIVE_DICT = Parameter("positive_dict", option(bool, PROBLEM, "Require atoms >= 0.", "--positive-dict"), False)
-SHARDS = Parameter("shards", or_auto(SOLVER, "W", "Shards that learn at the same time."), "auto", parse=integer_or_auto)
+SHARDS = Parameter(
+    "shards", or_auto(SOLVER, "W", "Shards of the rows that learn in parallel."), "auto", parse=integer_or_auto
+)
 ROUND_STEPS = Parameter(
-    "round_steps", or_auto(SOLVER, "H", "Steps of a shard between merges."), "auto", parse=integer_or_auto
+    "round_steps", or_auto(SOLVER, "H", "Steps of each shard between merges."), "auto", parse=integer_or_auto
 )
 FORGETTING = Parameter(
     "forgetting",
-    or_auto(SOLVER, "W", "Weigh step t by t^-W; auto: average over a growing window."),
+    or_auto(SOLVER, "W", "Weight t^-W of step t; auto: growing window."),
     "auto",
     parse=number_or_auto,
 )
@@ -133,33 +139,33 @@ THREADS = Parameter("n_threads", Threads, None, "threads")
 DICTIONARY = (
     components("atoms", 20),
     Parameter(
-        "alpha", or_auto(PROBLEM, "A", "Penalty strength; auto: adapted to the data."), "auto", parse=number_or_auto
+        "alpha", or_auto(PROBLEM, "A", "Strength of the penalty; auto: adapted to X."), "auto", parse=number_or_auto
     ),
     Parameter(
         "penalty",
-        option(str, PROBLEM, "On codes: l1 (sparse), l2 (dense), group-lasso:G, omp:N, top-k:N, ...", metavar="NAME"),
+        option(str, PROBLEM, "On codes: l1 (sparse), l2 (dense), omp:N, ...", metavar="NAME"),
         "l1",
     ),
     Parameter(
         "constraint",
-        option(str, PROBLEM, "On atoms: l2 (dense), l1 (sparse), smooth-ball, ...", metavar="NAME"),
+        option(str, PROBLEM, "On atoms: l2 (dense), l1 (sparse), ...", metavar="NAME"),
         "l2",
     ),
     Parameter("positive_code", option(bool, PROBLEM, "Require codes >= 0.", "--positive-code"), False),
-    POSITIVE_DICT,
+    Parameter("positive_dict", option(bool, PROBLEM, "Require atoms >= 0.", "--positive-dict"), False),
     Parameter(
         "missing",
         option(
             Literal["nan", "absent"] | None,
             PROBLEM,
-            "Treat NaN (nan) or entries not stored (absent) as missing.",
+            "nan: NaN is missing; absent: entries not stored are missing.",
             metavar="NAME",
         ),
         None,
     ),
     Parameter(
         "reduction",
-        or_auto(SOLVER, "R", "Each step uses 1/R of the features (as in the paper: R:masked); auto: all."),
+        or_auto(SOLVER, "R", "Use 1/R of the features per step; auto: all."),
         "auto",
         parse=masks_or_auto,
     ),
@@ -176,7 +182,7 @@ DICTIONARY = (
     FORGETTING,
     Parameter(
         "tol",
-        or_auto(SOLVER, "T", "Stop when doubling the rows lowers the objective by less than this share; auto: 0.005."),
+        or_auto(SOLVER, "T", "Relative decrease of the objective to stop at."),
         "auto",
         parse=number_or_auto,
     ),
@@ -187,28 +193,34 @@ DICTIONARY = (
 """Parameters of MaskedDictionaryLearning."""
 
 BRAIN = (
-    Parameter("mask", option(Path | None, IMAGES, "Mask image; default: computed."), None, parse=absolute_path),
+    Parameter(
+        "mask", option(Path | None, IMAGES, "Mask image; default: computed.", metavar="FILE"), None, parse=absolute_path
+    ),
     Parameter("resample", Resample, False),
     Parameter(
         "global_signal",
-        option(Literal["regress"] | None, IMAGES, "regress: regress out the mean over voxels."),
+        option(Literal["regress"] | None, IMAGES, "regress: regress out the mean over voxels.", metavar="NAME"),
         None,
     ),
     components("maps", 20),
-    Parameter("alpha", option(float, PROBLEM, "Penalty strength; larger gives sparser maps.", metavar="A"), 2e-4),
-    POSITIVE_DICT,
+    Parameter(
+        "alpha", option(float, PROBLEM, "Strength of the penalty; larger gives sparser maps.", metavar="A"), 2e-4
+    ),
+    Parameter("positive_dict", option(bool, PROBLEM, "Require maps >= 0.", "--positive-dict"), False),
     Parameter("reduction", option(float, SOLVER, "Use 1/R of the voxels per step.", metavar="R"), 1.0),
     Parameter("batch_size", option(int, SOLVER, "Volumes per step.", min=1, metavar="B"), 40),
     Parameter(
         "n_epochs",
-        option(float | None, SOLVER, "Passes; default: at least 150 steps and 30 visits to each voxel.", metavar="N"),
+        option(float | None, SOLVER, "Passes; default: at least 150 steps, 30 with each voxel.", metavar="N"),
         None,
         "epochs",
     ),
     SHARDS,
     ROUND_STEPS,
     FORGETTING,
-    Parameter("tol", option(float, SOLVER, "Stop if doubling the rows gains < T; 0: never.", metavar="T"), 0.0),
+    Parameter(
+        "tol", option(float, SOLVER, "Relative decrease of the objective to stop at; 0: never.", metavar="T"), 0.0
+    ),
     MAX_TIME,
     SEED,
     THREADS,
@@ -224,27 +236,27 @@ RATINGS = (
     ),
     Parameter(
         "statistics",
-        option(str, PROBLEM, "per_feature, or masked for the method of the paper.", metavar="NAME"),
+        option(str, PROBLEM, "per_feature, or masked: the algorithm of the paper.", metavar="NAME"),
         "per_feature",
     ),
-    Parameter(
-        "explicit_biases", option(bool, PROBLEM, "Use two of the factors as biases.", "--explicit-biases"), False
-    ),
-    Parameter("clip", option(bool, PROBLEM, "Limit predictions to the range of ratings."), True),
-    Parameter("stream", option(str, SOLVER, "Make mini-batches of users or of items.", metavar="NAME"), "users"),
+    Parameter("explicit_biases", option(bool, PROBLEM, "Restrict two factors to biases.", "--explicit-biases"), False),
+    Parameter("clip", option(bool, PROBLEM, "Clip predictions to the range of the ratings."), True),
+    Parameter("stream", option(str, SOLVER, "Make mini-batches of users or items.", metavar="NAME"), "users"),
     PROJECTION,
     Parameter(
-        "codes", option(str, SOLVER, "With masked: predict with refit or last user factors.", metavar="NAME"), "refit"
+        "codes",
+        option(str, SOLVER, "With masked: codes for predictions, recomputed (refit) or last.", metavar="NAME"),
+        "refit",
     ),
-    Parameter("damping", option(float, SOLVER, "With masked: damping of the biases, in ratings.", metavar="N"), 0.0),
-    Parameter("forgetting", option(float, SOLVER, "With masked: weight step t by t^-W.", metavar="W"), 0.9),
-    Parameter("memory", option(float, SOLVER, "Passes over which statistics are averaged.", metavar="N"), 0.56),
+    Parameter("damping", option(float, SOLVER, "With masked: pseudo-ratings per user and item.", metavar="N"), 0.0),
+    Parameter("forgetting", option(float, SOLVER, "With masked: weight t^-W of step t.", metavar="W"), 0.9),
+    Parameter("memory", option(float, SOLVER, "Passes until the weight of a rating is 1/e.", metavar="N"), 0.56),
     Parameter(
         "batch_size", option(int | None, SOLVER, "Users per step; default: a tenth of them.", min=1, metavar="B"), None
     ),
     Parameter("n_epochs", option(float, SOLVER, "Passes over the ratings.", metavar="N"), 8.0, "epochs"),
     Parameter(
-        "tol", option(float, SOLVER, "Stop when the relative change is less than T; 0: never.", metavar="T"), 0.0
+        "tol", option(float, SOLVER, "Relative change of the error per pass to stop at; 0: never.", metavar="T"), 0.0
     ),
     MAX_TIME,
     SEED,
@@ -290,7 +302,7 @@ CHECKPOINTS = (
     ),
     Parameter(
         "keep_every",
-        option(int | None, RUN, "Keep every N-th checkpoint and the last two.", min=1, metavar="N"),
+        option(int | None, RUN, "Keep the last two, and every N-th by steps.", min=1, metavar="N"),
         None,
     ),
 )

@@ -29,12 +29,12 @@ def pack(
     ] = 40,
     dtype: Annotated[
         Literal["float32", "float64", "int16"] | None,
-        typer.Option(metavar="TYPE", help="float32, float64 or int16 (rounded); default: as in the source."),
+        typer.Option(metavar="TYPE", help="float32, float64 or int16 (quantized); default: as in the source."),
     ] = None,
     standardize: Annotated[
-        bool, typer.Option("--standardize", help="Scale each feature of each record to mean 0, variance 1.")
+        bool, typer.Option("--standardize", help="Scale each feature of each record to mean 0 and variance 1.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the feature order.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the order of features.")] = 0,
     columns: Columns = None,
     drop: Drop = None,
     threads: Threads = None,

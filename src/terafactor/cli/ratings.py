@@ -49,7 +49,7 @@ def fit(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Fit a model to a file of ratings, in a run directory that can be monitored, stopped and resumed."""
+    """Fit a model to ratings in a run directory, with checkpoints and a report."""
     from terafactor import MatrixCompletion
 
     estimator = MatrixCompletion(**parameters)
@@ -98,13 +98,11 @@ def predict(
     pairs: Annotated[
         Path, typer.Argument(metavar="PAIRS", help="CSV, TSV or Parquet file with columns for user and item.")
     ],
-    out: Annotated[
-        Path, typer.Option(metavar="FILE", help="The table with a column prediction, .csv or .parquet; must not exist.")
-    ],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Table to write, .csv or .parquet; must not exist.")],
     column: Column = None,
     threads: Threads = None,
 ) -> None:
-    """Predict the ratings of pairs of users and items."""
+    """Predict the ratings of pairs of users and items: adds a column prediction to the table of pairs."""
     from terafactor.ratings.serving.output import add_predictions
 
     n_pairs = add_predictions(load_kind(model, "MatrixCompletion", threads), pairs, out, column_roles("column", column))
@@ -115,7 +113,7 @@ def predict(
 def recommend(
     model: Model,
     user: Annotated[
-        list[str] | None, typer.Option(metavar="ID", help="User id; may be repeated; default: all users.")
+        list[str] | None, typer.Option(metavar="ID", help="User id; may be repeated; default: all users, with --out.")
     ] = None,
     n: Count = 10,
     titles: Annotated[
@@ -124,7 +122,7 @@ def recommend(
     with_seen: Annotated[bool, typer.Option("--with-seen", help="Include items that the user has rated.")] = False,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Table of user, rank, item and rating, .parquet or .csv; must not exist."),
+        typer.Option(metavar="FILE", help="Table to write, .parquet or .csv; must not exist."),
     ] = None,
     threads: Threads = None,
     as_json: Json = False,

@@ -26,7 +26,7 @@ def report(
         str | None, typer.Option(metavar="TEXT", help="Title of the page; default: names of the runs.")
     ] = None,
     geometry: Annotated[
-        str | None, typer.Option(metavar="HxW[x3]", help="Shape of a row as a picture, such as 16x16 or 16x16x3.")
+        str | None, typer.Option(metavar="HxW[x3]", help="Show rows as pictures of this shape, such as 16x16.")
     ] = None,
 ) -> None:
     """Write the HTML report of a run, or one page that compares several runs."""

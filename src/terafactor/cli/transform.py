@@ -59,7 +59,7 @@ def transform(
 ) -> None:
     """Compute the codes of the rows of a matrix, and write them to a file.
 
-    From a table, the columns that the model was fitted on are read by default.
+    By default, a table is read with the columns that the model was fitted on.
     """
     check_absent(out)
     estimator = load_kind(model, "MaskedDictionaryLearning", threads)

@@ -1,4 +1,4 @@
-"""Dictionaries of matrices: the scikit-learn estimator, and what it does in a training."""
+"""Dictionary learning: the scikit-learn estimator, its defaults and warnings, and its training task."""
 
 from terafactor.dictionary.estimator import MaskedDictionaryLearning
 

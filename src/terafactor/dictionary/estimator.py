@@ -70,7 +70,7 @@ class MaskedDictionaryLearning(
         which the median row has a zero code; for "l2", a tenth of the squared norm of an atom; 0 if both codes and
         atoms are non-negative. ``alpha_`` is the value used.
     penalty : str or Penalty, default="l1"
-        Omega: "l1" for sparse codes, "l2" for dense codes, or another penalty by name ("omp:5") or as an object.
+        Omega: "l1" for sparse codes, "l2" for dense codes, or another penalty by name or as an object.
     constraint : str or NormBall, default="l2"
         The ball that contains every atom; "l1" makes atoms sparse.
     positive_code, positive_dict : bool, default=False
@@ -98,8 +98,8 @@ class MaskedDictionaryLearning(
         rows, at most half a pass, and over more rows if masks or missing values hide features. A number between 0.5
         (excluded) and 1 gives step t the weight ``t ** -forgetting`` of the paper; 1 forgets nothing.
     tol : float or "auto", default="auto"
-        Stop when doubling the number of rows seen lowers the objective on a sample of rows by less than this,
-        relatively; 0 never stops. "auto" is 0.005 with ``n_epochs="auto"``, and 0 with a number of passes.
+        Stop when doubling the number of rows seen lowers the objective on a sample of rows by less than this
+        share; 0 never stops. "auto" is 0.005 with ``n_epochs="auto"``, and 0 with a number of passes.
     max_time : float or None, default=None
         Seconds after which the fit stops, including evaluations and callbacks.
     init : ndarray of shape (n_components, n_features), fitted estimator, or None, default=None
@@ -107,7 +107,7 @@ class MaskedDictionaryLearning(
     missing : {None, "nan", "absent"}, default=None
         None refuses NaN; "nan" treats NaN as missing values; "absent" treats the entries that a sparse matrix does not
         store as missing values rather than zeros.
-    random_state : int, RandomState or None, default=None
+    random_state : int, RandomState, Generator or None, default=None
         Seed of masks and row order. The same integer gives the same bits for any number of threads.
     n_threads : int or None, default=None
         Number of threads; None uses all cores.
@@ -261,7 +261,7 @@ class MaskedDictionaryLearning(
         X : array-like of shape (n_samples, n_features), MatrixSource, or anything else that open_source takes
         out : path, optional
             A new ``.npy`` file or ``.zarr`` array to write the codes to as they are computed. It is returned as a
-            read-only memory map or Zarr array, whatever ``set_output`` requests.
+            read-only memory map or Zarr array, regardless of ``set_output``.
         sparse : bool, default=False
             Return a ``scipy.sparse.csr_array``, which stores nonzero codes only.
 

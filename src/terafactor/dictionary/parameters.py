@@ -90,7 +90,7 @@ def resumed_options(estimator: MaskedDictionaryLearning, source: MatrixSource, *
 
 
 def upgrade(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a file in the present form; older files have those of masks on their own."""
+    """Return the parameters of a file in the current form; in older files, those of masks are separate parameters."""
     present = dict(parameters)
     statistics, projection = present.pop("statistics", "auto"), present.pop("projection", "masked")
     if (statistics, projection) != ("auto", "masked") and present.get("reduction") != "auto":

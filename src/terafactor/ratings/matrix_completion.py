@@ -68,7 +68,7 @@ class MatrixCompletion(Serving, ModelFileMixin, Reporting, BaseEstimator):
         Stop if the relative change of the error between passes is at most this; 0 never stops early.
     max_time : float or None, default=None
         Stop after this many seconds.
-    random_state : int, RandomState or None, default=None
+    random_state : int, RandomState, Generator or None, default=None
         Seed of the batches and of the initialization. The same integer gives the same bits for any number of threads.
     n_threads : int or None, default=None
         Number of threads; None uses all cores.
@@ -181,7 +181,7 @@ class MatrixCompletion(Serving, ModelFileMixin, Reporting, BaseEstimator):
         """Learn from further ratings of known or new users; X may contain new items.
 
         A rating of a known pair replaces the earlier one, and other ratings of a user are kept. Ratings that the model
-        has already learned from change nothing, so a call may be repeated. One step per ``batch_size`` users with new
+        has already learned from have no effect, so a call may be repeated. One step per ``batch_size`` users with new
         or changed ratings updates the items, and the codes of these users are computed from all of their ratings;
         codes of other users and, with "masked", biases of known items do not change. If a callback or Ctrl-C stops the
         call, all users of X get codes computed from the items learned so far.

@@ -186,4 +186,4 @@ CHECKS: tuple[Callable[[ReportContext], Notice | None], ...] = (
 )
 
 SYMPTOMS = (all_codes_zero, unused_atoms, alike_atoms)
-"""Checks that are left out if the fit has warnings: it knows the cause, such as the scale of a column."""
+"""Checks that are skipped if the fit has warnings, because these name the cause, such as the scale of a column."""

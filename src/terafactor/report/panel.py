@@ -44,7 +44,7 @@ class Panel(ABC):
         return next((panel for panel in context.panels if panel.name == self.name), self)
 
     def compare(self, contexts: Sequence[ReportContext]) -> str:
-        """Return the section for several runs: by default, one collapsible part for each."""
+        """Return the section for several runs: by default, a collapsible section for each."""
         drawn = [(context.title, self.of(context).draw(context)) for context in contexts]
         return fragment(
             "{% for title, content in drawn %}<details{% if loop.first %} open{% endif %}>"

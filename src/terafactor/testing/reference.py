@@ -1,7 +1,7 @@
 r"""The paper's algorithm in its own notation, literal and slow: the reference for tests of the kernels.
 
 "Dictionary Learning for Massive Matrix Factorization" (Mensch, Mairal, Thirion, Varoquaux, ICML 2016). Signals are
-columns here, as there: x in R^p, D in R^{p x k}, M a diagonal 0/1 matrix given as its diagonal. All in float64.
+columns, as in the paper: x in R^p, D in R^{p x k}, M a diagonal 0/1 matrix given as its diagonal. All in float64.
 
 Differences from the text of the paper: Algorithm 1 prints A_t for C_t and E_t + M_t for E_{t-1} + M_t; batches replace
 single signals, each weighted by its share of the samples; the weight 1/t may be t^-beta; the cross term of the

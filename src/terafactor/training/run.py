@@ -77,7 +77,7 @@ class RunJournal(Journal):
     def opened(self) -> Generator[None, None, None]:
         """Lock the directory and write the log. A failure without anything to resume removes what the run created.
 
-        That is any failure before the first step, and wrong data that are found before the first checkpoint.
+        These are failures before the first step, and data errors before the first checkpoint.
         """
         run, created = self.run, self.run.missing()
         shown = () if self.console is None else (ConsoleWarnings(self.console),)
@@ -283,7 +283,7 @@ def run_identity(config: Mapping[str, Any]) -> str:
 def source_name(X: Any) -> str | list[str] | dict[str, Any] | None:
     """Return paths from which to open the data again, or None for an object in memory.
 
-    A mapping, such as images and their confounds, is returned as it is if it has paths or lists of paths only.
+    A mapping, such as images and their confounds, is returned unchanged if it has paths or lists of paths only.
     """
     if isinstance(X, Mapping):
         given = {str(name): value for name, value in X.items() if value is not None}
@@ -298,7 +298,7 @@ def source_name(X: Any) -> str | list[str] | dict[str, Any] | None:
 
 
 def _in_words(source: Any) -> str:
-    """Return what :func:`source_name` returned as it is shown."""
+    """Return the result of :func:`source_name` as text to show."""
     if not (isinstance(source, Mapping) and "source" in source):
         return str(source or "an array in memory")
     chosen = [f"{word} {', '.join(source[key])}" for key, word in SELECTIONS.items() if key in source]

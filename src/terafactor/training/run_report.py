@@ -94,7 +94,7 @@ def _latest(run: RunDirectory) -> tuple[Artifact | None, bool]:
 
 
 def _rows(estimator: Any, config: dict[str, Any]) -> tuple[Any, str | None]:
-    """Return the rows to show (held-out ones if there are some), or None and a sentence that says why not."""
+    """Return the rows to show (held-out ones if there are some), or None and the reason, a sentence."""
     source, missing = config["data"].get("source"), "the report shows neither use nor reconstruction of rows"
     if source is None:
         return None, f"The data was an array in memory, so {missing}."

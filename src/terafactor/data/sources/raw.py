@@ -153,7 +153,7 @@ def open_raw(
     refuse_inside(path, inside)
     if shape is None or dtype is None:
         raise ParameterError(
-            f"{path} does not say what it holds: pass its shape and dtype, as in "
+            f"{path} has no header: pass its shape and dtype, as in "
             f"open_source('raw://{path}', shape=(100, 20), dtype='float32')"
         )
     if offset < 0:

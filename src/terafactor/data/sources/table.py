@@ -294,7 +294,7 @@ def _warn_of_ratings(columns: Sequence[str], name: str) -> None:
     found = [[column for column in columns if pattern.fullmatch(column)] for pattern in RATING_COLUMNS]
     if all(found):
         warnings.warn(
-            f"{name} looks like ratings ({', '.join(names[0] for names in found)}): ids are no features to factorize; "
+            f"{name} looks like ratings ({', '.join(names[0] for names in found)}): ids are not features to factorize; "
             "to predict ratings, use MatrixCompletion or terafactor ratings fit",
             FitWarning,
             stacklevel=2,
