@@ -97,7 +97,7 @@ def with_zarr(source: PackedSource, reduction: float) -> Callable[[], None]:
 
     def read() -> None:
         for number in range(stream.batches_per_epoch):
-            visit = stream._visit_of(number)
+            visit = stream._read_of(number)
             (mask,) = stream._masks(visit, range(number, number + 1))
             tiles = np.unique(source._order_and_place(visit.record)[1][mask] // width)
             first = int(visit.rows[0]) - starts[visit.record]

@@ -18,6 +18,7 @@ import numpy as np
 
 from benchmarks.learning.data import DataSet
 from terafactor import ArraySource, MaskedDictionaryLearning, RandomMasks
+from terafactor.data import Batch
 from terafactor.dictionary import defaults
 from terafactor.problem import GrowingWindow
 from terafactor.solver import Snapshot, objective, starting_atoms
@@ -26,7 +27,7 @@ from terafactor.solver.coding import encode_rows
 from terafactor.solver.fit import make_stream
 from terafactor.solver.options import SolverOptions
 from terafactor.solver.state import State
-from terafactor.solver.step import blend_codes, feature_weights
+from terafactor.solver.step import blend_codes, blend_data, count_rows, feature_weights
 
 GROWTH = 1.25
 """Ratio of rows from one evaluation to the next, and of passes from one evaluation at the end of a pass to the next."""
@@ -180,10 +181,16 @@ class Learner:
 
     def learn(self, state: State, values: np.ndarray, codes: np.ndarray, sizes: np.ndarray) -> None:
         """Update statistics and atoms of a state from rows and their codes."""
-        n_rows = len(values)
-        gain = blend_codes(state, codes, n_rows, state.n_samples + n_rows, self.problem, self.schedule)
-        self.backend.blend(state.data_code, codes, values, *feature_weights(state, None, n_rows, gain))
+        self.blend(state, values, codes)
         self.sweep(state.dictionary, state.data_code, state, sizes)
+
+    def blend(self, state: State, values: np.ndarray, codes: np.ndarray) -> None:
+        """Update the statistics of a state from rows and their codes."""
+        batch = Batch(np.arange(len(values)), None, values)
+        count_rows(state, batch)
+        gain = self.schedule.gain(state.n_steps, state.n_samples)
+        blend_codes(state, codes, len(values), gain, self.problem)
+        blend_data(state, batch, codes, gain, self.backend)
 
     def sweep(self, atoms: np.ndarray, data_code: np.ndarray, state: State, sizes: np.ndarray) -> None:
         ball = self.problem.constraint.as_scalars()
@@ -234,7 +241,8 @@ def grouped(reduction: int, n_groups: int = 96) -> Method:
                 codes = learner.encode(values, atoms)
                 n_rows, n_bytes = n_rows + len(rows), n_bytes + values.nbytes
                 gain = learner.schedule.gain(0, n_rows / reduction)
-                keep, take = feature_weights(state, columns, len(rows), gain)
+                state.feature_counts[columns] += len(rows)
+                keep, take = feature_weights(state.feature_counts[columns], len(rows), gain, values.dtype)
                 data_code = backend.gather(state.data_code, columns)
                 backend.blend(data_code, codes, values, keep, take)
                 backend.scatter(data_code, columns, state.data_code)

@@ -7,7 +7,6 @@ import numpy as np
 from benchmarks.reduction.methods import Curve, Learner, Method, Task
 from terafactor.solver.backends import make_backend
 from terafactor.solver.coding import code_rows
-from terafactor.solver.step import blend_codes, feature_weights
 
 AVERAGING = 0.76
 """A row's products at its visit v have the weight ``v ** -AVERAGING``; the theory needs more than 3/4."""
@@ -43,9 +42,7 @@ def somf(reduction: int) -> Method:
                 averages[rows] = (1 - take) * averages[rows] + take * products * (n_features / seen.shape[1])
                 codes = code_rows(before if r == 1 else gram, averages[rows], learner.problem, backend, 1.0)
                 codes = codes.astype(np.float32)
-                n_visits = state.n_samples + len(rows)
-                gain = blend_codes(state, codes, len(rows), n_visits, learner.problem, learner.schedule)
-                backend.blend(state.data_code, codes, values, *feature_weights(state, None, len(rows), gain))
+                learner.blend(state, values, codes)
                 data_code = backend.gather(state.data_code, columns)
                 backend.sweep(
                     atoms, data_code, state.code_gram, ball, state.sizes, state.multipliers, whole=columns is None

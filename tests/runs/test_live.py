@@ -92,3 +92,8 @@ def test_the_end_replaces_the_time_left():
 def test_plain_progress_counts_steps(n_steps, expected, capsys):
     ProgressBar(Console(force_terminal=False, stderr=True))(at_step(n_steps, to_do=n_steps, stopped_by="n_epochs"))
     assert expected in capsys.readouterr().err
+
+
+def test_plain_progress_names_a_lost_cluster(capsys):
+    ProgressBar(Console(force_terminal=False, stderr=True))(at_step(3, to_do=9, stopped_by="cluster"))
+    assert "the cluster was lost" in capsys.readouterr().err

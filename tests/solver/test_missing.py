@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from terafactor.data import ArraySource, BatchStream
+from terafactor.data import ArraySource, Batch, BatchStream
 from terafactor.data.masks import Masks
 from terafactor.problem import ElasticNet, NormBall, Problem
 from terafactor.solver import SolverOptions, State, encode, fit, objective
@@ -107,3 +107,10 @@ def test_complete_rows_take_the_plain_path_to_the_same_bits():
     X = np.random.default_rng(0).standard_normal((50, 300))
     states = [fit(ArraySource(X), Problem(1.0), SolverOptions(5, missing=missing)) for missing in (False, True)]
     np.testing.assert_array_equal(states[0].dictionary, states[1].dictionary)
+
+
+def test_a_batch_counts_its_observed_values():
+    observed = np.array([[True, False], [True, True]])
+    batch = Batch(np.arange(2), None, observed.astype(float), observed=observed)
+    np.testing.assert_array_equal(batch.feature_rows, [2, 1])
+    assert Batch(np.arange(2), None, np.ones((2, 3))).feature_rows == 2

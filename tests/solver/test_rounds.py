@@ -8,6 +8,7 @@ from scipy import sparse
 
 from terafactor.data import ArraySource, SparseSource
 from terafactor.datasets import matched_correlation
+from terafactor.errors import ParameterError
 from terafactor.problem import ElasticNet, GrowingWindow, NormBall, Problem, SmoothBall
 from terafactor.solver import SolverOptions, State, fit
 from terafactor.solver.maintain import Evidence, WorstRows
@@ -174,3 +175,10 @@ def test_a_failing_shard_leaves_the_state_unchanged(planted):
         with pytest.raises(OSError, match="disk"):
             fit(Failing(X), PROBLEM, replace(OPTIONS, n_threads=n_threads), state)
         assert_same_bits(state, before)
+
+
+def test_codes_of_rows_are_not_available_with_shards(planted):
+    codes = np.zeros((len(planted[0]), K))
+    with pytest.raises(ParameterError, match="last_codes needs shards=1, got shards=3"):
+        fit(ArraySource(planted[0]), PROBLEM, OPTIONS, last_codes=codes)
+    assert not codes.any()

@@ -40,7 +40,7 @@ class Batch:
     """Where there is a value (b, s), at least one in each column; None if everywhere."""
 
     feature_rows: Indices | int = 0
-    """Rows in which each column has a value (s,); set to the number of rows if nothing is missing."""
+    """Rows in which each column has a value (s,), the number of rows if nothing is missing; by default computed."""
 
     whole_observed: Array | None = None
     """Where the whole rows have a value (b, p); False throughout a row without a value at ``columns``."""
@@ -51,6 +51,8 @@ class Batch:
     def __post_init__(self) -> None:
         if self.observed is None:
             object.__setattr__(self, "feature_rows", len(self.values))
+        elif isinstance(self.feature_rows, int):
+            object.__setattr__(self, "feature_rows", self.observed.sum(axis=0))
 
     @property
     def n_observed_rows(self) -> int:
@@ -61,13 +63,6 @@ class Batch:
     def whole_feature_rows(self) -> Indices | int:
         """Rows in which each feature of the whole rows has a value (p,); one number if it is the same for all."""
         return self.n_observed_rows if self.whole_observed is None else self.whole_observed.sum(axis=0)
-
-    def mean_visits(self, counts: Indices) -> float:
-        """Return the mean over features of the rows that observed them: ``counts`` (p,) so far, plus this batch."""
-        rows = self.feature_rows if self.whole is None else self.whole_feature_rows
-        width = self.values.shape[1] if self.whole is None else len(counts)
-        added = rows * width if isinstance(rows, int) else int(rows.sum())
-        return (int(counts.sum()) + added) / len(counts)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from terafactor.problem import Problem
 from terafactor.problem.masks import resolve_masks
 from terafactor.runs.parameters import from_plain, to_plain
 from terafactor.solver.callbacks import Callback, Snapshot
+from terafactor.solver.fit import first_rows
 from terafactor.solver.loop import Elapsed, RunningFit
 from terafactor.solver.options import SolverOptions
 from terafactor.solver.rounds import Executor
@@ -116,7 +117,7 @@ class DictionaryTask(Task):
         problem, sample, atoms = resolved_problem(model, data, problem, options)
         n_bytes = 0 if data.in_memory else data.stored_bytes(np.arange(sample.shape[0]))
         if model.init is None:
-            n_bytes += data.stored_bytes(np.arange(min(options.n_components, data.shape[0])))
+            n_bytes += data.stored_bytes(first_rows(data, options))
         state = State.start(atoms, problem, masked=options.masked)
         return FitSetup(problem, options, state, sample, 0, Elapsed(time.perf_counter() - started, n_bytes))
 
@@ -207,7 +208,7 @@ class DictionaryTask(Task):
         self._set_state(state)
 
     def _set_choices(self, state_dict: StateDict) -> None:
-        """Set what "auto" stood for from a file; old files lack some choices, which are then parameters."""
+        """Set the values of "auto" from a file; those that an older file lacks are parameters."""
         model, numbers = self.estimator, state_dict.numbers
         model.alpha_ = state_dict.number("alpha", float) if "alpha" in numbers else float(model.alpha)
         model.batch_size_ = state_dict.number("batch_size") if "batch_size" in numbers else int(model.batch_size)
@@ -220,7 +221,7 @@ class DictionaryTask(Task):
 def resolved_problem(
     model: MaskedDictionaryLearning, source: MatrixSource, problem: Problem, options: SolverOptions
 ) -> tuple[Problem, MatrixSource, Array]:
-    """Return the problem with alpha="auto" resolved, and what that takes: a sample of rows and initial atoms (k, p)."""
+    """Return the problem with alpha="auto" resolved, the sample of rows used for it, and the initial atoms (k, p)."""
     sample, atoms = sample_of(source, options), initial_atoms(model, source, problem, options)
     return defaults.with_alpha(model.alpha, problem, sample, atoms, options), sample, atoms
 

@@ -37,7 +37,7 @@ class Schedule(Protocol):
 
 @dataclass(frozen=True)
 class PowerDecay:
-    """The weights of the paper: step t has the weight ``t ** -exponent``.
+    """The weights of the paper: with batches of equal size, step t has the weight ``t ** -exponent``.
 
     With exponent 1 the statistics are plain means over all rows; smaller exponents forget sooner the codes computed
     with the poor first dictionaries. Convergence is proved for exponents in (0.75, 1].

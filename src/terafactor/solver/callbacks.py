@@ -62,7 +62,7 @@ class Snapshot:
     """Batches per pass over the data."""
 
     seconds: float
-    """Time spent reading and learning, without callbacks."""
+    """Time spent reading, learning and checking convergence, without callbacks."""
 
     bytes_read: int
     """Bytes read from the source."""
@@ -156,7 +156,7 @@ class Evaluation:
     """Rows seen."""
 
     seconds: float
-    """Time spent reading and learning, without evaluations and other callbacks."""
+    """Time spent reading, learning and checking convergence, without evaluations and other callbacks."""
 
     bytes_read: int
     """Bytes read from the source."""

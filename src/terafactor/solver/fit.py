@@ -12,11 +12,11 @@ import numpy as np
 
 from terafactor._random import Purpose, generator
 from terafactor._threads import single_threaded_blas
-from terafactor._typing import Array
+from terafactor._typing import Array, Indices
 from terafactor.data import BatchStream, MatrixSource
 from terafactor.data.masks import masks_of
 from terafactor.data.source import read_finite
-from terafactor.errors import DataError
+from terafactor.errors import DataError, ParameterError
 from terafactor.problem import NormBall, Problem
 from terafactor.solver.backends import make_backend
 from terafactor.solver.callbacks import Callback
@@ -67,7 +67,7 @@ def fit(
     elapsed : Elapsed, optional
         Time and bytes that an interrupted fit had used.
     last_codes : ndarray of shape (n_samples, k), optional
-        Filled with the code of each row as its last step computed it.
+        Filled with the code of each row as its last step computed it; not with shards, which do not return codes.
     extra_state : StateDict, optional
         What state dicts of this fit hold in addition to the state.
     executor : Executor, optional
@@ -97,7 +97,7 @@ def fit(
         raise DataError(f"the state is {state.dictionary.dtype}, but the rows are {source.dtype}: convert one of them")
     if state is None:
         state = State.start(starting_atoms(source, problem, options), problem, masked=options.masked)
-        n_bytes = source.stored_bytes(stream.first_rows(options.n_components))
+        n_bytes = source.stored_bytes(first_rows(source, options))
         elapsed = replace(elapsed, bytes_read=elapsed.bytes_read + n_bytes)
     last_batch = max(1, math.ceil(options.n_epochs * stream.batches_per_epoch - 1e-9))  # 0.07 * 100 > 7
     run_loop(
@@ -149,6 +149,8 @@ class DictionaryFit:
         self._backend = make_backend(options.n_threads)
         self._learner: Stepper = choose_learner(stream.source, problem, options, state, self._backend)
         if options.shards > 1:
+            if last_codes is not None:
+                raise ParameterError(f"last_codes needs shards=1, got shards={options.shards}")
             executor = executor or LocalExecutor(min(options.n_threads, options.shards))
             self._learner = RoundLearner(self._learner, executor, problem, options)
         self._monitor = None
@@ -183,6 +185,11 @@ class DictionaryFit:
         return self.state.state_dict().merged_with(self.extra_state)
 
 
+def first_rows(source: MatrixSource, options: SolverOptions) -> Indices:
+    """Return the numbers of the first rows that a fit visits, one for each atom (k,), or fewer."""
+    return make_stream(source, options).first_rows(options.n_components)
+
+
 def starting_atoms(source: MatrixSource, problem: Problem, options: SolverOptions) -> Array:
     """Return the default initial atoms (k, p), made from the first rows that the fit visits.
 
@@ -197,13 +204,12 @@ def starting_atoms(source: MatrixSource, problem: Problem, options: SolverOption
     >>> starting_atoms(open_source(X), Problem(0.1), SolverOptions(n_components=3)).shape
     (3, 10)
     """
-    stream = make_stream(source, options)
-    rows = read_finite(source, stream.first_rows(options.n_components), allow_nan=options.missing)
+    rows = read_finite(source, first_rows(source, options), allow_nan=options.missing)
     if options.missing:
         np.nan_to_num(rows, copy=False, nan=0.0)
     check_scale(rows)
     with single_threaded_blas:  # the number of BLAS threads would change the last bits
-        return initial_atoms(rows, options.n_components, problem.constraint, options.seed)
+        return atoms_from_rows(rows, options.n_components, problem.constraint, options.seed)
 
 
 def check_scale(rows: Array) -> None:
@@ -217,7 +223,7 @@ def check_scale(rows: Array) -> None:
         )
 
 
-def initial_atoms(rows: Array, n_components: int, constraint: NormBall, seed: int) -> Array:
+def atoms_from_rows(rows: Array, n_components: int, constraint: NormBall, seed: int) -> Array:
     """Return k atoms on the boundary of the ball, made from rows (m, p); reuses the memory of ``rows`` if m >= k.
 
     Each row becomes an atom. If there are fewer rows than atoms, or a row is empty (all zero, or without positive

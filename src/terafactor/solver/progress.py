@@ -23,6 +23,7 @@ ENDS = {
     "tol": "converged (tol)",
     "max_time": "the time limit was reached (max_time)",
     "callback": "stopped by a callback",
+    "cluster": "the cluster was lost",
 }
 """What ended a fit; anything else is the name of a signal."""
 

@@ -21,8 +21,8 @@ def _parse_checks(given: Sequence[Sequence[float]]) -> list[tuple[int, float]]:
 class State:
     """All arrays and counters of a fit. It is saved in checkpoints, sent to workers and merged with other states.
 
-    Matrices over features have the logical shape (k, p). The learner sets their memory order: F if steps gather some
-    of the features, C if they work on whole atoms.
+    Matrices over features have the logical shape (k, p). The learner sets their memory order: F if its steps read and
+    write only some of the features, C if they work on whole atoms.
 
     Examples
     --------

@@ -30,6 +30,8 @@ class Penalty:
     >>> import numpy as np
     >>> @dataclass(frozen=True)
     ... class Ridge(Penalty):
+    ...     is_sparse = False
+    ...
     ...     def value(self, codes):
     ...         return (codes**2).sum(axis=1) / 2
     ...
@@ -57,6 +59,7 @@ class Penalty:
         gram : (k, k), or (b, k, k) if each row observes its own features; G, float64, positive definite to working
         precision. products : (b, k), h, float64, contiguous. strength : a number, or (b,) with one Gram matrix per row.
         tolerance : allowed violation of the optimality conditions, relative to the largest product of a row.
+        Several threads may call it at the same time.
         """
         raise NotImplementedError
 

@@ -152,7 +152,7 @@ def reads_every_record(content: Path | bytes, layout: TextLayout, n_records: int
     n_lines, backslash, last = 0, False, b"\n"
     with content.open("rb") if isinstance(content, Path) else io.BytesIO(content) as file:
         while chunk := file.read(CHUNK):
-            backslash |= b'\\"' in last[-1:] + chunk
+            backslash |= b'\\"' in chunk or b'\\"' in last[-1:] + chunk[:1]
             n_lines += chunk.count(b"\n")
             last = chunk
     n_lines += not last.endswith(b"\n")

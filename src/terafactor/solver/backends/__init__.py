@@ -44,7 +44,8 @@ class Backend(Protocol):
     def row_grams(self, features: Array, observed: Array, gram: Array) -> Array:
         """Return ``features[seen].T @ features[seen]``, regularized, for each row ``seen`` of observed (b, k, k).
 
-        features (s, k): the atoms, transposed; observed (b, s); gram (k, k): that of all features.
+        features (s, k): the atoms, transposed; observed (b, s); gram (k, k): that of all features. Several threads may
+        call it at the same time.
         """
 
     def blend(self, data_code: Array, codes: Array, values: Array, keep: Array, take: Array) -> None:
@@ -86,7 +87,7 @@ _chosen = "threaded"
 
 @contextlib.contextmanager
 def use_backend(name: str) -> Generator[None, None, None]:
-    """Use another backend of :data:`BACKENDS` inside a ``with`` block, in all threads.
+    """Use another backend of :data:`BACKENDS` inside a ``with`` block, in all threads of this process.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The arithmetic of a step in plain NumPy: the reference for other backends, and a template for a GPU."""
+"""The arithmetic of a step in plain NumPy: the reference for other backends."""
 
 from __future__ import annotations
 

@@ -120,7 +120,10 @@ class SparseLearner(BatchLearner):
             products = subspace.with_atoms[part].astype(np.float64)
             found = code_rows(gram, products, self.problem, self.backend, 1.0).astype(dtype)
             count += len(found)
-            gain = blend_codes(state, found, len(found), count, self.problem, self.options.schedule)
+            state.n_steps += 1
+            state.n_samples += len(found)
+            gain = self.options.schedule.gain(state.n_steps, count)
+            blend_codes(state, found, len(found), gain, self.problem)
             weight = min(1.0, gain * len(found) / count)
             codes[part] = found
             moved = subspace.step(
