@@ -32,7 +32,7 @@ def brain_like(n_features: int) -> tuple[np.ndarray, np.ndarray]:
 def learn(source: MatrixSource, problem: Problem, init: np.ndarray, **options: object) -> State:
     """Fit from given atoms with the solver alone, on data already checked, for comparison with bare products."""
     choices = SolverOptions(n_components=len(init), **options)
-    state = State.start(init.copy(), problem, masked=choices.masked)
+    state = State.start(init.copy(), problem)
     return fit(source, problem, choices, state)
 
 

@@ -38,7 +38,7 @@ def recovery(quick: bool) -> Iterator[Result]:
 
 def learn(source: ArraySource | SparseSource, problem: Problem, init: np.ndarray, **options: object) -> State:
     choices = SolverOptions(n_components=len(init), batch_size=50, **options)
-    return fit(source, problem, choices, State.start(init.copy(), problem, masked=choices.masked))
+    return fit(source, problem, choices, State.start(init.copy(), problem))
 
 
 def cost_of_missing(quick: bool) -> Iterator[Result]:

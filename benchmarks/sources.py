@@ -319,7 +319,7 @@ def two_terabytes(quick: bool) -> Iterator[Result]:
         finished.append(time.perf_counter() - source.seconds)
 
     source.seconds, started = 0.0, time.perf_counter()
-    fit(source, RIDGE_ON_SPARSE_ATOMS, options, State.start(atoms, RIDGE_ON_SPARSE_ATOMS, masked=True), [note])
+    fit(source, RIDGE_ON_SPARSE_ATOMS, options, State.start(atoms, RIDGE_ON_SPARSE_ATOMS), [note])
     means = np.diff(finished[:n_steps:window]) / window
     hours = n_epoch * float(means.min()) / 3600
     details = {

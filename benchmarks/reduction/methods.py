@@ -170,7 +170,7 @@ class Learner:
         return (stream.rows(number) for number in itertools.count(first_pass * stream.batches_per_epoch))
 
     def state(self, atoms: np.ndarray) -> State:
-        return State.start(np.ascontiguousarray(atoms), self.problem, masked=False)
+        return State.start(np.ascontiguousarray(atoms), self.problem)
 
     def encode(self, values: np.ndarray, atoms: np.ndarray) -> np.ndarray:
         return encode_rows(values, atoms, self.problem, self.backend, self.n_features, None)
@@ -229,7 +229,8 @@ def grouped(reduction: int, n_groups: int = 96) -> Method:
             learner, random = Learner(task, backend), np.random.default_rng(task.seed)
             parts = np.array_split(random.permutation(learner.n_features), min(n_groups, learner.n_features // 2))
             groups = [np.sort(part) for part in parts]
-            state = State.start(learner.first_atoms, learner.problem, masked=True)
+            state = State.start(learner.first_atoms, learner.problem)
+            state.set_order("F")
             grams = np.zeros((len(groups), *state.code_gram.shape))
             masks: list[np.ndarray] = []
             n_rows = n_bytes = 0

@@ -33,7 +33,7 @@ def learn(X: np.ndarray, held_out: np.ndarray, problem: Problem, projection: str
     )
     masks = Masks(X.shape[1], REDUCTION, options.seed)
     stream = BatchStream(ArraySource(X), options.batch_size, masks, options.seed, whole_rows=True)
-    state = State.start(problem.constraint.fill(X[:N_COMPONENTS]), problem, masked=False)
+    state = State.start(problem.constraint.fill(X[:N_COMPONENTS]), problem)
     changes, objectives = [], []
     with make_backend() as backend:
         learner = choose_learner(stream.source, problem, options, state, backend)

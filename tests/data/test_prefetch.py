@@ -135,7 +135,7 @@ def test_a_failing_reader_stops_the_fit_at_its_batch(X):
     stream = BatchStream(source, 5, Masks(X.shape[1], 1, 0), 0, whole_rows=False)
     expected = next(number for number in range(18) if 50 in stream.rows(number))
     options = SolverOptions(3, batch_size=5)
-    state = State.start(np.eye(3, X.shape[1]), Problem(), masked=False)
+    state = State.start(np.eye(3, X.shape[1]), Problem())
     with pytest.raises(DataError, match="the disk is broken"):
         fit(source, Problem(), options, state, [lambda now: steps.append(now.step)])
     assert len(steps) == expected

@@ -51,7 +51,7 @@ def test_a_sweep_never_raises_what_it_minimizes(norm, n_masked):
     random = np.random.default_rng(0)
     problem = Problem(constraint=SmoothBall(norm, shape=(5, 6), smoothness=0.7))
     codes, rows = random.standard_normal((50, 4)), random.standard_normal((50, 30))
-    state = State.start(problem.constraint.fill(random.standard_normal((4, 30))), problem, masked=False)
+    state = State.start(problem.constraint.fill(random.standard_normal((4, 30))), problem)
     state.code_gram[:], data_code = codes.T @ codes / 50, codes.T @ rows / 50
     gamma = problem.constraint.smoothness * np.diagonal(state.code_gram).mean()
 

@@ -44,7 +44,7 @@ def test_equals_the_paper(advance, problem, statistics, reduction):
     stream = BatchStream(ArraySource(X), 9, Masks(180, reduction, 2), 2, whole_rows=full)
     batches = [stream.batch(number) for number in range(20)]
     atoms = problem.constraint.fill(X[:5])
-    state = State.start(atoms.copy(), problem, masked=chosen.masked)
+    state = State.start(atoms.copy(), problem)
     advance(state, batches, problem, chosen)
 
     def literal(batch):

@@ -70,7 +70,7 @@ def run_both(advance, ball, dtype, n_steps, *, closed, reduction=12, n_features=
     )  # fmt: skip
     stream = BatchStream(ArraySource(X), 20, Masks(n_features, reduction, 0), 0, whole_rows=False)
     atoms = ball.fill(X[:n_components])
-    state, literal = State.start(atoms.copy(), problem, masked=True), Literal(atoms, problem, options.schedule)
+    state, literal = State.start(atoms.copy(), problem), Literal(atoms, problem, options.schedule)
     for number in range(n_steps):
         batch = stream.batch(number)
         advance(state, [batch], problem, options)

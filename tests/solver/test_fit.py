@@ -241,7 +241,7 @@ def test_rows_learned_from_in_place_give_the_same_bits_and_stay_as_they_are(X, a
 
 def test_a_state_of_another_precision_is_refused(X):
     problem = PROBLEMS[0]
-    state = State.start(problem.constraint.project(X[:4].copy()), problem, masked=True)
+    state = State.start(problem.constraint.project(X[:4].copy()), problem)
     with pytest.raises(DataError, match="float64, but the rows are float32"):
         solvers.fit(ArraySource(X.astype(np.float32)), problem, options(), state)
 

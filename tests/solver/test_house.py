@@ -35,8 +35,8 @@ def planted():
     return codes @ atoms + 0.1 * random.standard_normal((2000, P)), atoms
 
 
-def start(X, masked=False):
-    return State.start(PROBLEM.constraint.fill(X[:K]), PROBLEM, masked=masked)
+def start(X):
+    return State.start(PROBLEM.constraint.fill(X[:K]), PROBLEM)
 
 
 def learn(state, learner, data):
@@ -52,7 +52,7 @@ def fitted(source, options, n_batches=300):
         missing=options.missing,
     )  # fmt: skip
     rows = source.read(np.arange(K))
-    state = State.start(PROBLEM.constraint.fill(np.nan_to_num(rows)), PROBLEM, masked=options.masked)
+    state = State.start(PROBLEM.constraint.fill(np.nan_to_num(rows)), PROBLEM)
     with make_backend() as backend:
         learner = choose_learner(source, PROBLEM, options, state, backend)
         return learn(state, learner, learner.read(stream, 0, n_batches))

@@ -37,7 +37,7 @@ def test_equals_the_paper(advance, problem, share_missing, reduction, statistics
     masks = Masks(N_FEATURES, reduction, options.seed)
     stream = BatchStream(ArraySource(X, allow_nan=True), 9, masks, 0, whole_rows=statistics == "full", missing=True)
     atoms = problem.constraint.fill(np.random.default_rng(1).standard_normal((n_components, N_FEATURES)))
-    state = State.start(atoms.copy(), problem, masked=options.masked)
+    state = State.start(atoms.copy(), problem)
     literal = []
     advance(state, map(stream.batch, range(10)), problem, options)
     for number in range(10):

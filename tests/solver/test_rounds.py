@@ -103,7 +103,7 @@ def test_rounds_visit_every_batch_once_and_end_with_the_epoch():
 
 
 def state_of(X, n_samples, value):
-    state = State.start(PROBLEM.constraint.fill(X[:K]), PROBLEM, masked=False)
+    state = State.start(PROBLEM.constraint.fill(X[:K]), PROBLEM)
     state.n_samples, state.feature_counts[:], state.data_code[:] = n_samples, n_samples, value
     state.idle_rows[:] = 0
     return state
@@ -156,7 +156,7 @@ def test_unused_atoms_are_replaced_after_a_merge(planted):
     init = PROBLEM.constraint.fill(np.vstack([X[: K - 1], np.zeros((1, P)) + 1e-30]))
     init[-1] = 0
     init[-1, 0] = 1e-12  # never used
-    state = State.start(init, PROBLEM, masked=False)
+    state = State.start(init, PROBLEM)
     fit(ArraySource(X), PROBLEM, replace(OPTIONS, n_epochs=20), state)
     assert state.n_reseeded >= 1
     assert matched_correlation(state.dictionary, atoms) > 0.9
@@ -164,7 +164,7 @@ def test_unused_atoms_are_replaced_after_a_merge(planted):
 
 def test_a_failing_shard_leaves_the_state_unchanged(planted):
     X = planted[0].copy()
-    state = State.start(PROBLEM.constraint.fill(X[:K]), PROBLEM, masked=False)
+    state = State.start(PROBLEM.constraint.fill(X[:K]), PROBLEM)
     before = state.copy()
 
     class Failing(ArraySource):

@@ -82,9 +82,10 @@ def run_reference(problem):
 def test_equals_the_paper(problem):
     options = SolverOptions(9, batch_size=20)
     _, stream, atoms = make_stream(problem)
-    state = State.start(atoms.copy(), problem, masked=True)
+    state = State.start(atoms.copy(), problem)
     with make_backend() as backend:
         learner = learners.SparseLearner(problem, options, backend)
+        state.set_order(learner.order)
         for batches in stream.sparse_batches(0, 12, length=5):
             learner.advance(state, batches)
     memory = run_reference(problem)
@@ -136,7 +137,7 @@ def test_atoms_whose_terms_cancel_are_moved_on_the_features(monkeypatch):
     def learned(source):
         atoms = problem.constraint.project(start.astype(source.dtype))
         options = SolverOptions(len(start), batch_size=20, n_epochs=2)
-        return fit(source, problem, options, State.start(atoms, problem, masked=False))
+        return fit(source, problem, options, State.start(atoms, problem))
 
     ours, plain = learned(SparseSource(X)), learned(ArraySource(X.toarray()))
     assert n_swept
@@ -195,7 +196,7 @@ def test_re_initializes_unused_atoms():
     atoms = problem.constraint.fill(X[20:29].toarray())
     atoms[4] = 0
     atoms[4, 11] = 1  # where no row has a value
-    state = State.start(atoms, problem, masked=False)
+    state = State.start(atoms, problem)
     fit(SparseSource(X), problem, SolverOptions(9, batch_size=20, n_epochs=2, reseed_after=150), state)
     assert state.n_reseeded > 0
     assert state.dictionary[4, 11] == 0

@@ -37,7 +37,7 @@ def run_both(advance, problem, options, dtype):
     """Return the state and the reference's memory after the same batches."""
     X, batches = make_batches(options, dtype)
     atoms = problem.constraint.fill(X[: options.n_components])
-    state = State.start(atoms.copy(), problem, masked=options.masked)
+    state = State.start(atoms.copy(), problem)
     advance(state, batches, problem, options)
     return state, run_reference(problem, options, dtype)
 

@@ -52,7 +52,7 @@ class PartialFitTask(DictionaryTask):
             first_batch = SelectedRows(data, np.arange(min(options.batch_size, data.shape[0])))
             # "auto" depends on the first batch alone, so that it does not matter how a stream is split into calls.
             problem = defaults.with_alpha(model.alpha, problem, first_batch, atoms, options)
-            state = State.start(atoms, problem, masked=options.masked)
+            state = State.start(atoms, problem)
         else:
             state = self._state_to_continue(data, problem)
         self.use(FitSetup(problem, options, state, sample=None), data)

@@ -118,7 +118,7 @@ class DictionaryTask(Task):
         n_bytes = 0 if data.in_memory else data.stored_bytes(np.arange(sample.shape[0]))
         if model.init is None:
             n_bytes += data.stored_bytes(first_rows(data, options))
-        state = State.start(atoms, problem, masked=options.masked)
+        state = State.start(atoms, problem)
         return FitSetup(problem, options, state, sample, 0, Elapsed(time.perf_counter() - started, n_bytes))
 
     def use(self, setup: FitSetup, data: MatrixSource) -> None:

@@ -96,7 +96,7 @@ def fit(
     if state is not None and state.dictionary.dtype != source.dtype:
         raise DataError(f"the state is {state.dictionary.dtype}, but the rows are {source.dtype}: convert one of them")
     if state is None:
-        state = State.start(starting_atoms(source, problem, options), problem, masked=options.masked)
+        state = State.start(starting_atoms(source, problem, options), problem)
         n_bytes = source.stored_bytes(first_rows(source, options))
         elapsed = replace(elapsed, bytes_read=elapsed.bytes_read + n_bytes)
     last_batch = max(1, math.ceil(options.n_epochs * stream.batches_per_epoch - 1e-9))  # 0.07 * 100 > 7

@@ -79,24 +79,21 @@ class State:
     """False while ``partial_fit`` changes the state of a model in place, and forever after a failure."""
 
     @classmethod
-    def start(cls, dictionary: Array, problem: Problem, *, masked: bool) -> Self:
-        """Return the state before the first step.
+    def start(cls, dictionary: Array, problem: Problem) -> Self:
+        """Return the state before the first step, in order C.
 
-        dictionary (k, p): inside the constraint; the state takes ownership. masked: whether steps update the
-        statistics of some of the features at a time.
+        dictionary (k, p): inside the constraint; the state takes ownership.
         """
         k, p = dictionary.shape
-        state = cls(
-            dictionary=dictionary,
-            data_code=np.zeros((k, p), dictionary.dtype, order="F" if masked else "C"),
+        return cls(
+            dictionary=np.ascontiguousarray(dictionary),
+            data_code=np.zeros((k, p), dictionary.dtype),
             code_gram=np.zeros((k, k)),
             feature_counts=np.zeros(p, np.int64),
             sizes=problem.constraint.psi(dictionary),
             multipliers=np.zeros(k),
             idle_rows=np.zeros(k, np.int64),
         )
-        state.set_order("F" if masked else "C")
-        return state
 
     def set_order(self, order: Literal["C", "F"]) -> None:
         """Store the matrices with contiguous atoms (C) or contiguous features (F)."""

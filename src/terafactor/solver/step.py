@@ -36,7 +36,7 @@ def step(
     >>> from terafactor.solver import State, step
     >>> from terafactor.solver.backends import make_backend
     >>> rows, problem = np.random.default_rng(0).standard_normal((40, 10)), Problem(alpha=0.1)
-    >>> state = State.start(problem.constraint.fill(rows[:3]), problem, masked=False)
+    >>> state = State.start(problem.constraint.fill(rows[:3]), problem)
     >>> step(state, Batch(np.arange(40), None, rows), problem, PowerDecay(), make_backend()).shape
     (40, 3)
     """

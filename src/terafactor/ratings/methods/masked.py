@@ -80,7 +80,7 @@ class MaskedState:
 
     def warm_start(self) -> StateDict:
         """Return a state_dict from which a new fit starts with these atoms and biases."""
-        surrogate = State.start(self.surrogate.dictionary.copy(), PROBLEM, masked=False)
+        surrogate = State.start(self.surrogate.dictionary.copy(), PROBLEM)
         return MaskedState(surrogate, self.biases, np.zeros_like(self.last_codes)).state_dict()
 
     @classmethod
