@@ -357,6 +357,9 @@ def test_bad_npy_files_are_refused_by_name(tmp_path):
     np.save(tmp_path / "cut.npy", values())
     with open(tmp_path / "cut.npy", "r+b") as file:
         file.truncate(1000)
+    header = {"descr": "<f8", "fortran_order": False, "shape": (37, -1)}
+    with open(tmp_path / "negative.npy", "wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
     (tmp_path / "empty.npy").write_bytes(b"")
     (tmp_path / "text.npy").write_text("1 2 3 4 5 6 7 8 9")
     for name, message in {
@@ -364,6 +367,7 @@ def test_bad_npy_files_are_refused_by_name(tmp_path):
         "words": "holds <U1, which is not a number",
         "flat": r"shape \(3,\)",
         "no rows": r"shape \(0, 3\)",
+        "negative": r"shape \(37, -1\)",
         "cut": r"claims float64 of shape \(37, 23\), 6936 bytes, but the file has 1000",
         "empty": "not a .npy file",
         "text": "not a .npy file",

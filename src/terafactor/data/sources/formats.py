@@ -92,7 +92,7 @@ def reading_dtype(stored: Any, name: str) -> np.dtype[np.floating]:
 
 def check_matrix(shape: tuple[int, ...], name: str) -> tuple[int, int]:
     """Return the shape of a matrix with at least one row and one feature, or raise a DataError."""
-    if len(shape) != 2 or 0 in shape:
+    if len(shape) != 2 or any(length <= 0 for length in shape):
         way_out = ": reshape it" if len(shape) != 2 else ""
         raise DataError(f"{name} has shape {tuple(shape)}; it must be (rows, features), at least one of each{way_out}")
     return int(shape[0]), int(shape[1])
