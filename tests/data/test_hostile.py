@@ -450,6 +450,13 @@ def test_an_arrow_file_that_was_cut_is_refused(tmp_path, cut):
             open_source(tmp_path / "t.arrow")
 
 
+def test_a_long_header_counts_with_all_its_copies(tmp_path, monkeypatch):
+    (tmp_path / "names.csv").write_text("a" * 20_000 + ",b\n1,2\n")
+    monkeypatch.setenv("TERAFACTOR_MAX_BYTES", "100000")
+    with pytest.raises(DataError, match=r"names.csv would take at least 240,024 bytes of memory, more than .*100,000"):
+        open_source(tmp_path / "names.csv")
+
+
 @pytest.mark.parametrize("name", ["t.csv", "ratings.csv", "netflix/mv_0000001.txt"])
 def test_text_on_which_polars_panics_is_named(tmp_path, monkeypatch, name):
     polars = pytest.importorskip("polars")

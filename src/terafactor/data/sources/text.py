@@ -31,6 +31,9 @@ PIECE_BYTES = 2**24
 MEMORY_PER_BYTE = 4
 """Memory that loading text takes, at least, per byte: the text, copies of it and the numbers."""
 
+MEMORY_PER_HEADER_BYTE = 12
+"""The same for the first line, whose names have more copies."""
+
 MESSAGE_LENGTH = 1000
 """Characters of the longest error message of polars that is shown."""
 
@@ -52,7 +55,9 @@ def open_text(
     try:
         read = _read_bounded(path)
         content = _without_blank_lines(read)
-        first = content.partition(b"\n")[0].decode("utf-8-sig").rstrip("\r")
+        header = content[: content.find(b"\n")]
+        check_size(MEMORY_PER_HEADER_BYTE * len(header), str(path), max_bytes())
+        first = header.decode("utf-8-sig").rstrip("\r")
         separator = max(SEPARATORS, key=first.count)
         fields = [field.strip().strip('"') for field in first.split(separator)]
         numbered = _are_default_names(fields)
