@@ -50,10 +50,14 @@ MAX_BYTES = 2**30
 REPAIRED = 0.75
 """Share of the tries after which checksums are made right."""
 
-KNOWN = re.compile(r"hang at h5py/\S+\.py:\d+|costly HDF5 string")
+KNOWN = re.compile(r"hang at h5py/\S+\.py:\d+|costly HDF5 string|allocation at polars/\S+\.py:\d+")
 """Findings that are counted, but no failures: the HDF5 library loops forever on some damaged heaps and headers, and
-allocates as much as a string claims, up to 4 GB, before it looks whether the file is as long.
+allocates as much as a string claims, up to 4 GB, before it looks whether the file is as long. polars ends the process
+if a damaged page of a Parquet file claims more values than fit in memory.
 """
+
+FAILED_ALLOCATION = re.compile(r"memory allocation of \d+ bytes failed")
+"""What a library in Rust writes before it ends the process."""
 
 COSTLY_STRING = "past end of allocation"
 """Part of the error of HDF5 after it allocated the memory for a string that claims too much."""
@@ -286,7 +290,8 @@ def _crash(status: int, said: str) -> str:
     """Return what went wrong in a process that died, from what it wrote."""
     places = re.findall(r'File "([^"]+)", line (\d+)', said)
     where = " > ".join(f"{file.rpartition('/site-packages/')[2]}:{line}" for file, line in places[:1])
-    return f"{'hang' if 'Timeout' in said else f'crash {status}'} at {where}"
+    what = "hang" if "Timeout" in said else "allocation" if FAILED_ALLOCATION.search(said) else f"crash {status}"
+    return f"{what} at {where}"
 
 
 def repeat(name: str, seed: int, keep: Path | None) -> None:

@@ -44,3 +44,17 @@ def test_only_hangs_of_hdf5_are_known(file, known):
     outcome, stack = Outcome(), f'File "/venv/lib/python3.11/site-packages/{file}", line 56 in get'
     outcome.add(_crash(1, f"Timeout (0:00:30)!\nThread 0x00007f (most recent call first):\n  {stack}\n"), "")
     assert (outcome.known, len(outcome.findings)) == (known, 1 - known)
+
+
+@pytest.mark.parametrize(
+    ("said", "file", "known"),
+    [
+        ("memory allocation of 2305843009213693952 bytes failed", "polars/lazyframe/engine.py", 1),
+        ("memory allocation of 2305843009213693952 bytes failed", "terafactor/data/open.py", 0),
+        ("Segmentation fault", "polars/lazyframe/engine.py", 0),
+    ],
+)
+def test_only_allocations_of_polars_are_known(said, file, known):
+    outcome = Outcome()
+    outcome.add(_crash(-6, f'{said}\n  File "/venv/lib/python3.11/site-packages/{file}", line 410 in go\n'), "")
+    assert (outcome.known, len(outcome.findings)) == (known, 1 - known)
