@@ -50,10 +50,10 @@ MAX_BYTES = 2**30
 REPAIRED = 0.75
 """Share of the tries after which checksums are made right."""
 
-KNOWN = re.compile(r"hang at h5py/\S+\.py:\d+|costly HDF5 string|allocation at polars/\S+\.py:\d+")
-"""Findings that are counted, but no failures: the HDF5 library loops forever on some damaged heaps and headers, and
-allocates as much as a string claims, up to 4 GB, before it looks whether the file is as long. polars ends the process
-if a damaged page of a Parquet file claims more values than fit in memory.
+KNOWN = re.compile(r"(hang|crash -11) at h5py/\S+\.py:\d+|costly HDF5 string|allocation at polars/\S+\.py:\d+")
+"""Findings that are counted, but no failures: on some damaged heaps and headers the HDF5 library loops forever or
+crashes, and it allocates as much as a string claims, up to 4 GB, before it looks whether the file is as long. polars
+ends the process if a damaged page of a Parquet file claims more values than fit in memory.
 """
 
 FAILED_ALLOCATION = re.compile(r"memory allocation of \d+ bytes failed")

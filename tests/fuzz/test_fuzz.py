@@ -40,9 +40,16 @@ def test_changed_files_load_or_are_refused(tmp_path, monkeypatch, name):
     ("file", "known"),
     [("h5py/_hl/attrs.py", 1), ("h5py/_hl/files.py", 1), ("anndata/_io/base.py", 0), ("pandas/io/files.py", 0)],
 )
-def test_only_hangs_of_hdf5_are_known(file, known):
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (1, "Timeout (0:00:30)!\nThread 0x00007f"),
+        (-11, "Fatal Python error: Segmentation fault\n\nCurrent thread 0x7f"),
+    ],
+)
+def test_only_hangs_and_crashes_of_hdf5_are_known(file, known, status, said):
     outcome, stack = Outcome(), f'File "/venv/lib/python3.11/site-packages/{file}", line 56 in get'
-    outcome.add(_crash(1, f"Timeout (0:00:30)!\nThread 0x00007f (most recent call first):\n  {stack}\n"), "")
+    outcome.add(_crash(status, f"{said} (most recent call first):\n  {stack}\n"), "")
     assert (outcome.known, len(outcome.findings)) == (known, 1 - known)
 
 
@@ -51,7 +58,7 @@ def test_only_hangs_of_hdf5_are_known(file, known):
     [
         ("memory allocation of 2305843009213693952 bytes failed", "polars/lazyframe/engine.py", 1),
         ("memory allocation of 2305843009213693952 bytes failed", "terafactor/data/open.py", 0),
-        ("Segmentation fault", "polars/lazyframe/engine.py", 0),
+        ("Aborted", "polars/lazyframe/engine.py", 0),
     ],
 )
 def test_only_allocations_of_polars_are_known(said, file, known):
