@@ -60,7 +60,7 @@ def explained_variance(parts: Iterable[Array], maps: Array, *, per_component: bo
     inverse, squares = np.linalg.pinv(gram + alpha * np.eye(len(maps))), np.diag(gram)
     explained, total = np.zeros(len(maps) if per_component else 1), 0.0
     for part in parts:
-        total += float(np.einsum("ij,ij->", part, part, dtype=np.float64))
+        total += float(np.einsum("ij,ij->i", part, part).sum(dtype=np.float64))
         products = (part @ maps.T).astype(np.float64)
         if per_component:
             explained += np.divide((products**2).sum(axis=0), squares, out=np.zeros(len(maps)), where=squares > 0)
