@@ -13,6 +13,8 @@ from terafactor.datasets import make_ratings
 from terafactor.errors import DataError, ParameterError
 from terafactor.ratings import split_randomly
 from terafactor.ratings.methods.biases import Biases
+from terafactor.ratings.methods.state import CompletionState
+from terafactor.ratings.serving.model import RatingModel
 from terafactor.ratings.table.history import RatingHistory
 from terafactor.ratings.table.ids import Ids
 from terafactor.solver.state_dict import StateDict
@@ -303,3 +305,16 @@ def test_factors_that_overflow_are_an_error(X):
     model._state.factors[:] = 1e30
     with pytest.raises(DataError, match="the fit diverged to NaN or infinity"):
         model.partial_fit(X[::-1] * 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "bad"),
+    [(CompletionState, "noise", -0.5), (CompletionState, "scale", 0.0), (CompletionState, "n_errors", -1.0),
+     (RatingModel, "noise", 0.0), (RatingModel, "scale", -1.0), (RatingModel, "alpha", -1.0)],
+)  # fmt: skip
+def test_numbers_that_no_fit_gives_are_refused(kind, name, bad):
+    model = MatrixCompletion(2, random_state=0, n_epochs=1).fit(make_ratings(12, 8, 40))
+    stored = {CompletionState: model._state, RatingModel: model._model}[kind].state_dict()
+    damaged = StateDict({**stored.numbers, name: bad}, stored.arrays)
+    with pytest.raises(DataError, match=f"{name} in the file must be at least"):
+        kind.from_state_dict(damaged, *([2] if kind is RatingModel else []))

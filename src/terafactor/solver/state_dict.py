@@ -92,6 +92,15 @@ def array_of(shape: str, *dtypes: Any) -> dict[str, Any]:
     return {"shape": shape.split(), "dtypes": dtypes}
 
 
+def at_least(bound: float) -> dict[str, Any]:
+    """Return field metadata for a number that is not below a bound."""
+    return {"least": bound}
+
+
+POSITIVE = at_least(float(np.finfo(np.float32).tiny))
+"""Metadata of numbers by which kernels divide in float32."""
+
+
 def part_of(kind: type) -> dict[str, Any]:
     """Return field metadata for a nested dataclass, saved under the name of the field."""
     return {"part": kind}
@@ -161,5 +170,11 @@ def _number(each: Any, state_dict: StateDict) -> Any:
     if isinstance(value, int) and not 0 <= value < MAX_COUNT:
         raise DataError(
             f"{each.name} in the file must be a count, got {value}: not written by terafactor, or corrupted"
+        )
+    least = each.metadata.get("least")
+    if least is not None and value < least:
+        raise DataError(
+            f"{each.name} in the file must be at least {least:g}, got {value:g}: not written by terafactor, or "
+            "corrupted"
         )
     return value

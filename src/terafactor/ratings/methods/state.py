@@ -13,7 +13,7 @@ from terafactor.kernels.ratings import row_width
 from terafactor.ratings.methods.prior import Prior
 from terafactor.ratings.serving.model import RatingModel
 from terafactor.ratings.table.history import RatingUpdate
-from terafactor.solver.state_dict import StateDict, array_of, part_of, restore, to_state_dict
+from terafactor.solver.state_dict import POSITIVE, StateDict, array_of, at_least, part_of, restore, to_state_dict
 
 USER_BIAS, ITEM_BIAS = 0, 1
 """Coordinates initialized as biases. In the first, items are 1 and codes hold the bias of the user; in the second,
@@ -66,16 +66,16 @@ class CompletionState:
     offset: float = 0.0
     """Mean of the ratings."""
 
-    scale: float = 1.0
+    scale: float = field(default=1.0, metadata=POSITIVE)
     """Standard deviation of the ratings."""
 
-    noise: float = INITIAL_NOISE
+    noise: float = field(default=INITIAL_NOISE, metadata=POSITIVE)
     """Noise variance of standardized ratings."""
 
-    squared_error: float = 0.0
+    squared_error: float = field(default=0.0, metadata=at_least(0.0))
     """Decayed sum of expected squared errors."""
 
-    n_errors: float = 0.0
+    n_errors: float = field(default=0.0, metadata=at_least(0.0))
     """Decayed number of ratings in ``squared_error``."""
 
     last_error: float = 0.0

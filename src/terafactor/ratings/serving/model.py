@@ -13,7 +13,7 @@ from terafactor.kernels.ranking import predict_pairs
 from terafactor.kernels.ratings import row_width
 from terafactor.ratings.methods.encode import encode
 from terafactor.ratings.methods.prior import Prior
-from terafactor.solver.state_dict import StateDict, array_of, part_of, restore, to_state_dict
+from terafactor.solver.state_dict import POSITIVE, StateDict, array_of, at_least, part_of, restore, to_state_dict
 
 
 @dataclass(frozen=True)
@@ -57,19 +57,19 @@ class RatingModel:
     item_prior: Prior = field(metadata=part_of(Prior))
     """Prior of the factors of items."""
 
-    noise: float
+    noise: float = field(metadata=POSITIVE)
     """Noise variance of standardized ratings."""
 
-    alpha: float | None
+    alpha: float | None = field(metadata=at_least(0.0))
     """Ridge per rating; None if the prior is learned."""
 
     offset: float
     """Mean of the ratings."""
 
-    scale: float
+    scale: float = field(metadata=POSITIVE)
     """Standard deviation of the ratings, or 1."""
 
-    damping: float | None
+    damping: float | None = field(metadata=at_least(0.0))
     """Pseudo-ratings equal to the mean in the bias of a user; None for algorithms without separate biases."""
 
     user_factors: Array = field(
