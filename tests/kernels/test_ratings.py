@@ -149,8 +149,8 @@ def test_recommended_items_are_those_of_a_sort(n):
     random = np.random.default_rng(n)
     n_users, n_items = 70, 50
     codes, factors = (
-        padded(random.integers(-2, 3, (n_users, 2)), np.float32),
-        padded(random.integers(-2, 3, (n_items, 2)), np.float32),
+        padded(random.integers(-2, 3, (n_users, 7)), np.float32),
+        padded(random.integers(-2, 3, (n_items, 7)), np.float32),
     )  # small integers: many equal scores, exactly
     biases = random.integers(-1, 2, n_items).astype(np.float32)
     seen = [np.sort(random.choice(n_items, random.integers(0, n_items), replace=False)) for _ in range(n_users)]

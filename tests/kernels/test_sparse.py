@@ -15,6 +15,7 @@ from terafactor.kernels.sparse import (
     stored_between,
     sweep_in_subspace,
     update_gram,
+    update_rows,
 )  # fmt: skip
 
 DTYPES = [np.float32, np.float64]
@@ -90,6 +91,21 @@ def test_update_gram():
     earlier[np.diag_indices(4)] /= 2
     update_gram(address("gemm", FLOAT64), keep, codes, 0, 4, X @ D.T, X @ B.T, earlier, gram)
     np.testing.assert_allclose(gram, after @ after.T, atol=1e-10)
+
+
+def test_update_rows(dtype):
+    random = np.random.default_rng(0)
+    X, D, B = (random.standard_normal((n, 30)).astype(dtype) for n in (M, K, K))
+    codes, coefficients = (random.standard_normal((4, n)).astype(dtype) for n in (K, 2 * K))
+    coefficients, keep = coefficients[:K], dtype(0.7)
+    with_atoms, with_statistics, with_moved = X @ D.T, X @ B.T, np.full((M, K), np.nan, dtype)
+    gemm = address("gemm", np.dtype(dtype))
+    update_rows(gemm, keep, codes, coefficients, 2, 6, X @ X.T, with_statistics, with_atoms, with_moved)
+    blended = keep * B + codes.T @ X[2:6]
+    close = {"rtol": 1e-4, "atol": 1e-3}
+    np.testing.assert_allclose(with_statistics[6:], X[6:] @ blended.T, **close)
+    np.testing.assert_allclose(with_moved[6:], X[6:] @ (coefficients @ np.vstack([D, blended])).T, **close)
+    np.testing.assert_array_equal(with_statistics[:6], (X @ B.T)[:6])
 
 
 def combination_problem():
