@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ class Batch:
         elif isinstance(self.feature_rows, int):
             object.__setattr__(self, "feature_rows", self.observed.sum(axis=0))
 
-    @property
+    @cached_property
     def n_observed_rows(self) -> int:
         """Number of rows with at least one value."""
         return len(self.values) if self.observed is None else int(self.observed.any(axis=1).sum())

@@ -63,7 +63,8 @@ class ConvergenceMonitor:
         self._is_flat = False
         zero_atom = np.zeros((1, sample.shape[1]), sample.dtype)
         unpenalized = replace(problem, alpha=0.0, penalty=ElasticNet(0.0))  # other penalties may need all atoms
-        self.least = NEGLIGIBLE * self.objective(zero_atom, unpenalized)
+        energy = self.objective(zero_atom, unpenalized)  # the mean of |x|^2 / 2
+        self.least = NEGLIGIBLE * energy
 
     def check(self, state: State) -> bool:
         """Evaluate the sample if it is due; return whether the last two evaluations show convergence.

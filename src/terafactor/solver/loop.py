@@ -90,7 +90,7 @@ def run_loop(
         Value of ``time.perf_counter()`` at the start of the fit; now by default.
     """
     before = elapsed or Elapsed()
-    started = (time.perf_counter() if started is None else started) - before.seconds
+    origin = (time.perf_counter() if started is None else started) - before.seconds
     bytes_read, batches_done, in_callbacks = before.bytes_read, numbers.start, 0.0
     # A resumed fit may have converged just before it was interrupted.
     stopped_by = "tol" if fit.has_converged() else None
@@ -105,7 +105,7 @@ def run_loop(
             advance=advance,
             batches_to_do=numbers.stop,
             batches_per_epoch=batches_per_epoch,
-            seconds=paused - started - in_callbacks,
+            seconds=paused - origin - in_callbacks,
             bytes_read=bytes_read,
             n_reseeded=fit.state.n_reseeded,
             end_of_epoch=end_of_epoch,
@@ -125,7 +125,7 @@ def run_loop(
                     stopped_by = "tol"
                 if notify(evidence.n_batches, batches_done % batches_per_epoch == 0, None):
                     stopped_by = stopped_by or "callback"
-                if max_time is not None and time.perf_counter() - started > max_time:
+                if max_time is not None and time.perf_counter() - origin > max_time:
                     stopped_by = stopped_by or "max_time"
                 if stopped_by is not None:
                     break
