@@ -108,7 +108,6 @@ class Tries:
             for sample in self.samples
         }
         self._check_samples()
-        self.memory = _peak_memory()
 
     def _check_samples(self) -> None:
         """Read the samples as they are, which also compiles kernels; those named so are refused for what they hold."""
@@ -148,7 +147,7 @@ class Tries:
 
     def finding(self, sample: Path) -> tuple[bool, BaseException | None]:
         """Read a sample; return whether it loaded, and what went wrong."""
-        started, refusal = time.process_time(), None
+        started, peak, refusal = time.process_time(), _peak_memory(), None
         try:
             with quiet():
                 self.loader.read(sample)
@@ -158,7 +157,7 @@ class Tries:
             raise
         except BaseException as error:  # also the panics of polars
             return False, error
-        seconds, grown = time.process_time() - started, _peak_memory() - self.memory
+        seconds, grown = time.process_time() - started, _peak_memory() - peak
         cost: Exception | None = None
         if seconds > MAX_SECONDS:
             cost = TimeoutError(f"reading took {seconds:.0f} seconds of CPU time")
@@ -166,7 +165,6 @@ class Tries:
             cost = MemoryError("reading took more than a gigabyte")
         if cost is not None:
             cost.__cause__ = refusal
-            self.memory += grown
         return refusal is None, cost
 
 
