@@ -324,6 +324,14 @@ def test_images_larger_than_the_limit_are_refused_before_they_are_read(tmp_path,
         masked_images([path], None, None, {})
 
 
+def test_masks_larger_than_the_limit_are_refused_before_they_are_read(study, tmp_path, monkeypatch):
+    nibabel.save(nibabel.Nifti1Image(np.ones((100, 100, 100), np.uint8), np.eye(4)), tmp_path / "mask.nii.gz")
+    monkeypatch.setenv("TERAFACTOR_MAX_BYTES", str(900_000))
+    images = [nibabel.load(image) for image in study.images[:1]]  # in memory: no limit applies
+    with pytest.raises(DataError, match=r"mask.nii.gz would take at least 1,000,000 bytes of memory"):
+        masked_images(images, None, tmp_path / "mask.nii.gz", {})
+
+
 def test_an_image_with_an_unknown_type_of_numbers_is_named(study, tmp_path):
     nibabel.save(volumes(), tmp_path / "x_bold.nii")
     content = bytearray((tmp_path / "x_bold.nii").read_bytes())
