@@ -324,6 +324,12 @@ def test_images_larger_than_the_limit_are_refused_before_they_are_read(tmp_path,
         masked_images([path], None, None, {})
 
 
+def test_an_image_without_values_is_refused_by_name(study, tmp_path):
+    nibabel.save(nibabel.Nifti1Image(np.zeros((4, 4, 0, 9), np.float32), np.eye(4)), tmp_path / "x_bold.nii")
+    with pytest.raises(DataError, match=r"x_bold.nii has the shape \(4, 4, 0, 9\), without any value"):
+        masked_images([tmp_path / "x_bold.nii"], None, study.mask, {})
+
+
 def test_masks_larger_than_the_limit_are_refused_before_they_are_read(study, tmp_path, monkeypatch):
     nibabel.save(nibabel.Nifti1Image(np.ones((100, 100, 100), np.uint8), np.eye(4)), tmp_path / "mask.nii.gz")
     monkeypatch.setenv("TERAFACTOR_MAX_BYTES", str(900_000))

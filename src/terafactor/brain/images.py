@@ -41,6 +41,8 @@ def open_images(kind: ImageKind, inputs: Sequence[Any], mask: Any) -> list[Any]:
     for number, given in enumerate(inputs):
         with _naming_image(name_of(given, number)):
             image = kind.open(given, mask)
+        if any(length <= 0 for length in image.shape):
+            raise DataError(f"{name_of(given, number)} has the shape {image.shape}, without any value")
         if isinstance(given, str | os.PathLike):
             n_bytes = math.prod(image.shape) * np.dtype(np.float32).itemsize
             check_size(n_bytes, name_of(given), max_bytes())
