@@ -97,13 +97,13 @@ def with_zarr(source: PackedSource, reduction: float) -> Callable[[], None]:
 
     def read() -> None:
         for number in range(stream.batches_per_epoch):
-            visit = stream._read_of(number)
-            (mask,) = stream._masks(visit, range(number, number + 1))
-            tiles = np.unique(source._order_and_place(visit.record)[1][mask] // width)
-            first = int(visit.rows[0]) - starts[visit.record]
+            part = stream._read_of(number)
+            mask = stream._mask(part, number)
+            tiles = np.unique(source._order_and_place(part.record)[1][mask] // width)
+            first = int(part.rows[0]) - starts[part.record]
             for run in np.split(tiles, np.flatnonzero(np.diff(tiles) != 1) + 1):
                 stop = min((int(run[-1]) + 1) * width, n_features)
-                arrays[visit.record][first : first + len(visit.rows), int(run[0]) * width : stop]
+                arrays[part.record][first : first + len(part.rows), int(run[0]) * width : stop]
 
     return read
 
