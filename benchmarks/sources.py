@@ -99,7 +99,7 @@ def with_zarr(source: PackedSource, reduction: float) -> Callable[[], None]:
         for number in range(stream.batches_per_epoch):
             part = stream._read_of(number)
             mask = stream._mask(part, number)
-            tiles = np.unique(source._order_and_place(part.record)[1][mask] // width)
+            tiles = np.unique(source._order_and_inverse(part.record)[1][mask] // width)
             first = int(part.rows[0]) - starts[part.record]
             for run in np.split(tiles, np.flatnonzero(np.diff(tiles) != 1) + 1):
                 stop = min((int(run[-1]) + 1) * width, n_features)

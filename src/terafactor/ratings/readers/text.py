@@ -31,6 +31,9 @@ SHOWN = 80
 CHUNK = 2**24
 """Number of bytes read at a time to count lines."""
 
+NEWLINE = ord("\n")
+"""The byte that ends a line."""
+
 N_SNIFFED = 1000
 """Lines searched for ids with leading zeros. Reading all ids as text instead is slow: numbering the ids of 2 million
 lines takes 0.03 s as integers and 1.8 s as text."""
@@ -152,8 +155,9 @@ def reads_every_record(content: Path | bytes, layout: TextLayout, n_records: int
     n_lines, backslash, last = 0, False, b"\n"
     with content.open("rb") if isinstance(content, Path) else io.BytesIO(content) as file:
         while chunk := file.read(CHUNK):
-            backslash |= b'\\"' in chunk or b'\\"' in last[-1:] + chunk[:1]
-            n_lines += chunk.count(b"\n")
+            if b"\\" in chunk or last.endswith(b"\\"):
+                backslash |= b'\\"' in last[-1:] + chunk
+            n_lines += np.count_nonzero(np.frombuffer(chunk, np.uint8) == NEWLINE)  # faster than bytes.count
             last = chunk
     n_lines += not last.endswith(b"\n")
     if layout.stride > 1 or (n_lines == n_records and not backslash):
