@@ -157,7 +157,7 @@ def reads_every_record(content: Path | bytes, layout: TextLayout, n_records: int
         while chunk := file.read(CHUNK):
             if b"\\" in chunk or last.endswith(b"\\"):
                 backslash |= b'\\"' in last[-1:] + chunk
-            n_lines += np.count_nonzero(np.frombuffer(chunk, np.uint8) == NEWLINE)  # faster than bytes.count
+            n_lines += int(np.count_nonzero(np.frombuffer(chunk, np.uint8) == NEWLINE))  # faster than bytes.count
             last = chunk
     n_lines += not last.endswith(b"\n")
     if layout.stride > 1 or (n_lines == n_records and not backslash):
