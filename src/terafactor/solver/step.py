@@ -46,7 +46,7 @@ def step(
     atoms = backend.gather(state.dictionary, batch.columns)  # D on the mask; D itself without a mask
     codes = encode_rows(batch.values, atoms, problem, backend, state.dictionary.shape[1], batch.observed)
     count_rows(state, batch)  # E
-    gain = schedule.gain(state.n_steps, state.feature_counts.mean())
+    gain = schedule.gain(state.n_steps, state.feature_counts.sum() / state.feature_counts.size)
     blend_codes(state, codes, batch.n_observed_rows, gain, problem)  # C
     data_code = blend_data(state, batch, codes, gain, backend)  # B on the mask
     update(state, atoms, data_code, batch.columns, problem, backend)
