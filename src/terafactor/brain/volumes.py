@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from terafactor._memory import check_size, max_bytes
 from terafactor._typing import Array
 from terafactor.brain.kinds import ImageKind, nibabel, nilearn, without_icon
 from terafactor.data.sources.formats import is_a
@@ -101,8 +99,6 @@ class Volumes(ImageKind):
 
     def fit_masker(self, masker: Any, images: Sequence[Any]) -> Any:
         if masker.mask_img is not None:
-            if isinstance(masker.mask_img, str):  # nibabel allocates what the header claims
-                check_size(math.prod(nibabel().load(masker.mask_img).shape), masker.mask_img, max_bytes())
             return masker.fit()
         chosen = np.unique(np.linspace(0, len(images) - 1, MAX_MASK_IMAGES).astype(int))
         in_one_space = [images[number] for number in chosen if self.mismatch(images[number], images[0]) is None]
