@@ -130,3 +130,13 @@ def test_options_of_users_survive_the_file(kind, options, tmp_path):
             assert np.dtype(loaded[name]) == value
         elif name != "target_affine":  # that of the mask, which is resampled
             np.testing.assert_array_equal(loaded[name], value)
+
+
+@pytest.mark.parametrize("entry", [3e-319, 1e300])
+def test_affines_on_which_lapack_may_hang_are_refused(entry):
+    artifact = fitted("volume")._task().artifact()
+    affine = artifact.state_dict.arrays["brain.affine"].copy()
+    affine[:3, :2] = entry
+    state_dict = StateDict(artifact.state_dict.numbers, {**artifact.state_dict.arrays, "brain.affine": affine})
+    with pytest.raises(DataError, match="invalid mask in the model file: its affine has entries from"):
+        restore_estimator(dataclasses.replace(artifact, state_dict=state_dict))

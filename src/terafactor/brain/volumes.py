@@ -13,6 +13,7 @@ import numpy as np
 from terafactor._typing import Array
 from terafactor.brain.kinds import ImageKind, nibabel, nilearn, without_icon
 from terafactor.data.sources.formats import is_a
+from terafactor.errors import DataError
 from terafactor.solver.state_dict import StateDict
 
 MAX_MASK_IMAGES = 20
@@ -20,6 +21,9 @@ MAX_MASK_IMAGES = 20
 
 N_FIRST_VOLUMES = 5
 """Number of first volumes of an image from which masks and backgrounds are computed: few need to be decompressed."""
+
+SMALLEST, LARGEST = 1e-9, 1e9
+"""Bounds on the largest entry of each axis, and on all entries, of affines in model files, in millimeters."""
 
 SECONDS_PER_UNIT = {"sec": 1.0, "msec": 1e-3, "usec": 1e-6}
 """Seconds per unit of time, by the names in headers."""
@@ -111,6 +115,12 @@ class Volumes(ImageKind):
     def restore_masker(self, state_dict: StateDict, options: Mapping[str, Any]) -> Any:
         mask = state_dict.array("mask", (None, None, None), np.bool_)
         affine = state_dict.array("affine", (4, 4), np.float64)
+        sizes = np.abs(affine)
+        if sizes[:3, :3].max(axis=0).min() < SMALLEST or sizes.max() > LARGEST:  # LAPACK may loop forever
+            raise DataError(
+                f"invalid mask in the model file: its affine has entries from {sizes.min():g} to "
+                f"{sizes.max():g} mm; not written by terafactor, or corrupted"
+            )
         if options.get("target_affine") is not None:  # the stored mask is resampled already
             options = {**options, "target_affine": affine, "target_shape": mask.shape}
         return self.new_masker(nibabel().Nifti1Image(mask.astype(np.uint8), affine), options).fit()
