@@ -118,8 +118,8 @@ class Volumes(ImageKind):
         sizes = np.abs(affine)
         if sizes[:3, :3].max(axis=0).min() < SMALLEST or sizes.max() > LARGEST:  # LAPACK may loop forever
             raise DataError(
-                f"invalid mask in the model file: its affine has entries from {sizes.min():g} to "
-                f"{sizes.max():g} mm; not written by terafactor, or corrupted"
+                f"invalid mask in the model file: its affine describes no voxels ({_rounded(affine)}); not written by "
+                "terafactor, or corrupted"
             )
         if options.get("target_affine") is not None:  # the stored mask is resampled already
             options = {**options, "target_affine": affine, "target_shape": mask.shape}
