@@ -193,6 +193,21 @@ class TestTwoProcesses:
         assert any(np.array_equal(found, model.components_) for model in models)
         assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
+    def test_load_a_model_while_it_is_saved(self, X, tmp_path):
+        models = [estimator(alpha=alpha).fit(X) for alpha in (0.1, 0.2)]
+        models[0].save(tmp_path / "model")
+
+        def save_often():
+            for index in range(100):
+                models[index % 2].save(tmp_path / "model", overwrite=True)
+
+        with ThreadPoolExecutor(1) as pool:
+            saved, loaded = pool.submit(save_often), []
+            while not saved.done():
+                loaded.append(load_model(tmp_path / "model"))
+            saved.result()
+        assert all(model.alpha in (0.1, 0.2) for model in loaded)
+
     def test_a_model_is_never_absent_while_it_is_replaced(self, X, tmp_path):
         model = estimator().fit(X)
         model.save(tmp_path / "model")

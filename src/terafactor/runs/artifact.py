@@ -9,9 +9,9 @@ Reading executes no code, and allocates no arrays before sizes and digests are v
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -22,7 +22,7 @@ import numpy as np
 
 from terafactor._durable import folders_replaced, replace_durably, replace_folder, storage_errors, unfinished
 from terafactor._typing import Array
-from terafactor.errors import DataError, ParameterError
+from terafactor.errors import DataError, ParameterError, StorageError
 from terafactor.runs.schema import COUNT, DIGEST, TABLE, TEXT, Rule, Schema, check_document, is_text
 from terafactor.solver.state_dict import StateDict
 
@@ -111,9 +111,7 @@ def write_artifact(artifact: Artifact, folder: Path | str, *, overwrite: bool = 
     ['arrays.safetensors', 'manifest.json']
     """
     folder = Path(folder)
-    if os.path.lexists(folder) and not (overwrite and (folder / MANIFEST).is_file()):
-        way_out = "pass overwrite=True to replace it" if (folder / MANIFEST).is_file() else "choose another path"
-        raise ParameterError(f"{folder} exists: {way_out}")
+    _check_target(folder, overwrite)
     with unfinished(folder) as temporary:
         with storage_errors(temporary):
             temporary.mkdir(parents=True)
@@ -138,7 +136,17 @@ def read_artifact(folder: Path | str) -> Artifact:
     'model'
     0.1
     """
-    folder = find_artifact(Path(folder))
+    folder = Path(folder)
+    while True:
+        found = _version(folder)
+        try:
+            return _read(find_artifact(folder))
+        except (DataError, StorageError):
+            if _version(folder) == found:  # otherwise another process replaced it while it was read
+                raise
+
+
+def _read(folder: Path) -> Artifact:
     manifest = read_manifest(folder)
     arrays = _read_arrays(folder / ARRAYS, manifest)
     return Artifact(
@@ -155,8 +163,11 @@ def find_artifact(folder: Path) -> Path:
     """Return the folder, or its previous version if a process was killed while replacing it."""
     if folder.exists():
         return folder
-    found = [path for path in folders_replaced(folder) if (path / MANIFEST).is_file()]
-    return max(found, key=lambda path: (path / MANIFEST).stat().st_mtime_ns, default=folder)
+    written = {}
+    for path in folders_replaced(folder):
+        with contextlib.suppress(FileNotFoundError):
+            written[path] = (path / MANIFEST).stat().st_mtime_ns
+    return max(written, key=written.__getitem__, default=folder)
 
 
 def verify_artifact(folder: Path) -> None:
@@ -184,6 +195,32 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     for name, entry in manifest["arrays"].items():
         check_document(entry, ARRAY_SCHEMA, f"array {name!r} of {path}")
     return manifest
+
+
+def _check_target(folder: Path, overwrite: bool) -> None:
+    """Raise an error if something is at the path of a new artifact, unless it is an artifact to overwrite."""
+    while (found := _identity(folder)) is not None:
+        is_artifact = (folder / MANIFEST).is_file()
+        if is_artifact and overwrite:
+            return
+        if is_artifact or _identity(folder) == found:  # otherwise another process replaced it between the two calls
+            way_out = "pass overwrite=True to replace it" if is_artifact else "choose another path"
+            raise ParameterError(f"{folder} exists: {way_out}")
+
+
+def _version(folder: Path) -> object:
+    """Return what differs once another process has replaced an artifact."""
+    found = find_artifact(folder)
+    return found, _identity(found)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what distinguishes a file or folder from another one of the same name; None if there is none."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _manifest(artifact: Artifact, described: dict[str, Any], file: Path) -> bytes:
