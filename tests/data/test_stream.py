@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from terafactor import ArraySource, MatrixSource
+from terafactor import ArraySource, MaskedDictionaryLearning, MatrixSource
 from terafactor.data import BatchStream
 from terafactor.data.masks import Masks
 from terafactor.testing import CountingSource, SourceContract
@@ -196,3 +196,21 @@ def test_batches_of_a_block_are_read_together_if_that_reads_less(height, reducti
 def test_blocks_too_large_for_memory_are_read_batch_by_batch(monkeypatch):
     monkeypatch.setattr("terafactor.data.stream.MAX_BLOCK_VALUES", 8 * 6 - 1)
     assert stream_of(BlockSource([[8, 8]]), 4).values_at_once == 4 * 6
+
+
+class StridedSource(ArraySource):
+    """A source that returns views whose rows and columns are not contiguous."""
+
+    def read(self, rows, columns=None):
+        return np.repeat(super().read(rows, columns), 2, axis=1)[::-1, ::-2][::-1, ::-1]
+
+
+@pytest.mark.parametrize("reduction", [1, 3])
+def test_a_source_may_return_any_view(reduction):
+    X = np.random.default_rng(0).standard_normal((60, 12))
+    source = StridedSource(X)
+    np.testing.assert_array_equal(source.read(np.arange(60)), X)
+    assert min(source.read(np.arange(60)).strides) > 8
+    model, other = (MaskedDictionaryLearning(3, reduction=reduction, random_state=0).fit(data) for data in (source, X))
+    np.testing.assert_array_equal(model.components_, other.components_)
+    np.testing.assert_array_equal(model.transform(source), other.transform(X))

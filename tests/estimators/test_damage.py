@@ -31,9 +31,16 @@ def test_a_step_that_fails_marks_the_model(X, monkeypatch, operation, reduction)
         broken.setattr(ThreadedBackend, operation, fail)
         with pytest.raises(MemoryError):
             model.partial_fit(X)
-    for use in (model.partial_fit, model.transform, model.objective):
+    for use in (
+        lambda: model.partial_fit(X),
+        lambda: model.transform(X),
+        lambda: model.objective(X),
+        lambda: model.export("nowhere.npz"),
+        lambda: model.report("nowhere.html"),
+        lambda: MaskedDictionaryLearning(3, alpha=0.1, init=model).fit(X),
+    ):
         with pytest.raises(DataError, match="partial_fit failed while it was changing the model"):
-            use(X)
+            use()
     with pytest.raises(DataError, match="call fit, or load a saved model"):
         model.save("nowhere")
     assert np.isfinite(model.fit(X).objective(X))

@@ -92,6 +92,18 @@ def test_a_resumed_run_ends_at_the_same_bits(X, tmp_path, parameters, step):
     assert seconds == sorted(seconds)
 
 
+@pytest.mark.parametrize("in_memory_first", [True, False])
+def test_a_run_resumes_from_the_same_data_in_another_form(X, tmp_path, in_memory_first):
+    np.save(tmp_path / "X.npy", X)
+    forms = [X, tmp_path / "X.npy"] if in_memory_first else [tmp_path / "X.npy", X]
+    train(estimator(reduction=3), forms[0], tmp_path / "whole", checkpoints=STEPS)
+    interrupted_run(forms[0], tmp_path / "cut", 7, reduction=3)
+    train(estimator(reduction=3), forms[1], tmp_path / "cut", resume=True, checkpoints=STEPS)
+    whole, resumed = (load_model(tmp_path / name) for name in ("whole", "cut"))
+    assert resumed.statistics_ == whole.statistics_ == ("full" if in_memory_first else "masked")
+    np.testing.assert_array_equal(resumed.components_, whole.components_)
+
+
 def test_a_run_killed_after_convergence_ends_there(X, tmp_path):
     parameters = {"n_epochs": 1000, "tol": 0.05}
     whole = train(estimator(**parameters), X, tmp_path / "whole", checkpoints=STEPS)

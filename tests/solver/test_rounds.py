@@ -99,6 +99,9 @@ def test_rounds_visit_every_batch_once_and_end_with_the_epoch():
     assert [number for parts in dealt for part in parts for number in part] == list(range(102))
     assert [[len(part) for part in parts] for parts in dealt[:3]] == [[5] * 4, [5] * 4, [2, 3, 3, 3]]
     assert list(rounds(40, 51, 51, options)) == dealt[2:3]
+    assert [(parts[0].start, parts[-1].stop) for parts in rounds(7, 58, 51, options)] == [
+        (7, 20), (20, 40), (40, 51), (51, 58),
+    ]  # fmt: skip
     assert [len(part) for part in next(rounds(0, 2, 2, options))] == [1, 1]
 
 
@@ -107,6 +110,16 @@ def state_of(X, n_samples, value):
     state.n_samples, state.feature_counts[:], state.data_code[:] = n_samples, n_samples, value
     state.idle_rows[:] = 0
     return state
+
+
+def test_features_that_no_mask_reached_keep_their_atoms(planted):
+    X, options = planted[0], replace(OPTIONS, reduction=10, statistics="masked", n_epochs=4 / 51)
+    start = State.start(PROBLEM.constraint.fill(X[:K]), PROBLEM)
+    state = fit(ArraySource(X), PROBLEM, options, start.copy())
+    unseen = state.feature_counts == 0
+    assert 0 < unseen.sum() < P
+    np.testing.assert_array_equal(state.dictionary[:, unseen], start.dictionary[:, unseen])
+    assert (state.dictionary[:, ~unseen] != start.dictionary[:, ~unseen]).any(axis=0).all()
 
 
 def test_merge_weighs_by_the_rows_of_the_round(planted):

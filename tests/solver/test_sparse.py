@@ -259,3 +259,10 @@ def test_longer_groups_where_there_are_more_features_and_fewer_stored():
     lengths = [learners.group_length(20_000, 40, 50, share) for share in (0.05, 0.01, 0.001)]
     assert 1 < lengths[0] < lengths[1] < lengths[2] < learners.MOST_ROWS // 50
     assert learners.group_length(1_000_000, 40, 50, 0.001) == learners.MOST_ROWS // 50
+
+
+def test_a_ball_of_half_the_squared_norm_has_its_own_limit():
+    problem = Problem(0.02, ElasticNet(0.0), NormBall("elastic-net", l1_ratio=0.0))
+    dense, sparse_rows = learn(ArraySource(make().toarray()), problem), learn(SparseSource(make()), problem)
+    np.testing.assert_allclose(sparse_rows.dictionary, dense.dictionary, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(sparse_rows.sizes, problem.constraint.psi(sparse_rows.dictionary), rtol=1e-12)

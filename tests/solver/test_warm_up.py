@@ -5,8 +5,14 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 from terafactor import MaskedDictionaryLearning
+from terafactor.data import ArraySource
+from terafactor.problem import Problem
+from terafactor.solver import SolverOptions, use_backend
+from terafactor.solver.backends import BACKENDS
+from terafactor.solver.warm_up import _ready, warm_up, warm_up_once
 
 COUNT = """
 import numpy as np
@@ -69,3 +75,24 @@ load_model({str(tmp_path / "model")!r}).transform(np.load({str(tmp_path / "X.npy
     first, last = logged.splitlines()
     assert "compiling kernels for encoding float32 rows, once on this machine ..." in first
     assert "compiled kernels for encoding float32 rows in " in last
+
+
+def test_a_warm_up_that_was_interrupted_is_repeated():
+    calls = []
+
+    def interrupted():
+        calls.append(1)
+        raise KeyboardInterrupt
+
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            warm_up_once(("a key of this test",), "float64 data", interrupted)
+    assert len(calls) == 2
+
+
+def test_each_backend_is_warmed_up():
+    source, options = ArraySource(np.random.default_rng(0).standard_normal((30, 7))), SolverOptions(3, batch_size=10)
+    for name in BACKENDS:
+        with use_backend(name):
+            warm_up(source, Problem(0.1), options)
+    assert {key[0] for key in _ready if key[0] in BACKENDS} == set(BACKENDS)

@@ -7,7 +7,7 @@ import pytest
 
 from terafactor import MaskedDictionaryLearning, load_model, train
 from terafactor.errors import DataError, ParameterError
-from terafactor.problem import register
+from terafactor.problem import Penalty, register
 from terafactor.problem.penalties import elastic_net as penalties
 from terafactor.problem.registry import REGISTERED
 from terafactor.runs.checkpoint import CheckpointPolicy
@@ -19,7 +19,7 @@ from terafactor.solver.maintain import Evidence
 
 @register
 @dataclass(frozen=True)
-class Ridge:
+class Ridge(Penalty):
     """A penalty of one's own: value and codes, from inner products alone."""
 
     weight: float = 1.0
@@ -35,7 +35,7 @@ class Ridge:
 
 @register
 @dataclass(frozen=True)
-class GroupRidge:
+class GroupRidge(Penalty):
     """A penalty that knows how many atoms there are: one weight each."""
 
     weights: tuple[float, ...]

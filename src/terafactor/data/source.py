@@ -295,7 +295,7 @@ def read_finite(
 
     allow_nan, about_nan: as in :func:`check_finite`.
     """
-    values = source.read(rows, columns)
+    values = blas_ready(source.read(rows, columns))
     checked = source.checked and (allow_nan or not source.holds_nan)
     found = None if checked else first_unusable(values, allow_nan)
     if found is None:
@@ -304,6 +304,11 @@ def read_finite(
     record, row = source.locate(int(rows[found[0]]))
     feature = found[1] if columns is None else int(columns[found[1]])
     raise DataError(f"{source.record_name(record)} contains {fault} at row {row}, feature {feature}; {advice}")
+
+
+def blas_ready(values: Array) -> Array:
+    """Return a matrix in which rows or columns are contiguous, as BLAS needs; a copy of any other."""
+    return values if min(values.strides) == values.itemsize else np.ascontiguousarray(values)
 
 
 def describe_unusable(value: Any, about_nan: str) -> tuple[str, str]:

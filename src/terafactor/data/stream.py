@@ -213,9 +213,9 @@ class BatchStream:
         return self.masks.mask(self.mask_offset + number, read.record, self.mask_offset + read.visit)
 
     def _sparse_tasks(self, start: int, stop: int, length: int) -> Iterator[Callable[[], SparseBatches]]:
-        """Yield a function for each group of batches. Where a group ends depends on its first batch only."""
+        """Yield a function for each group of batches; ``stop`` cuts a group in two if it is within an epoch."""
         while start < stop:
-            end = min(start + length, stop, (start // self.batches_per_epoch + 1) * self.batches_per_epoch)
+            end = min(end_of_group(start, length, self.batches_per_epoch), stop)
             yield partial(self._load_sparse, [self.rows(number) for number in range(start, end)])
             start = end
 
@@ -293,3 +293,16 @@ class BatchStream:
         if blocks_read < 1 or n_values > MAX_BLOCK_VALUES:
             return self.batch_size
         return n_rows * max(1, SHUFFLE_VALUES // n_values)
+
+
+def end_of_group(start: int, length: int, batches_per_epoch: int) -> int:
+    """Return where the group of batches that contains ``start`` ends; each epoch is cut into groups of ``length``.
+
+    Examples
+    --------
+    >>> from terafactor.data.stream import end_of_group
+    >>> [end_of_group(start, 4, batches_per_epoch=10) for start in (0, 3, 4, 8, 10)]
+    [4, 4, 8, 10, 14]
+    """
+    epoch, number = divmod(start, batches_per_epoch)
+    return epoch * batches_per_epoch + min((number // length + 1) * length, batches_per_epoch)

@@ -106,7 +106,7 @@ def _about_codes(
     codes: Array, atoms: Array, sample: MatrixSource, problem: Problem, options: SolverOptions, auto: bool
 ) -> list[Advice]:
     """Warn about codes that are nearly always, or hardly ever, zero."""
-    if problem.alpha == 0 or not getattr(problem.penalty, "is_sparse", False):
+    if problem.alpha == 0 or not problem.penalty.is_sparse:
         return []
     empty, dense = float((codes == 0).all(axis=1).mean()), float((codes != 0).mean())
     if empty <= MOST and dense <= MOST:

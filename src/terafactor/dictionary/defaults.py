@@ -91,16 +91,13 @@ def suggest_alpha(problem: Problem, sample: MatrixSource, atoms: Array, options:
     With non-negative codes and atoms it is 0, because non-negative matrix factorization is sparse by itself.
     """
     penalty = problem.penalty
-    rule = getattr(penalty, "auto_alpha", None)
-    if rule is None:
-        return None
     if getattr(penalty, "positive", False) and problem.constraint.positive:
         return 0.0
     strengths = zero_strengths(sample, atoms, penalty, options.n_threads, missing=options.missing)
     is_known = not np.isnan(strengths).all()
     positive = strengths[strengths > 0]  # empty rows have zero codes anyway
     median = float(np.median(positive)) if len(positive) else 0.0
-    alpha = rule(median if is_known else np.nan, even_atom_energy(problem.constraint, atoms.shape))
+    alpha = penalty.auto_alpha(median if is_known else np.nan, even_atom_energy(problem.constraint, atoms.shape))
     return None if alpha is None else float(alpha)
 
 

@@ -375,6 +375,9 @@ class MaskedDictionaryLearning(
     def _from_file(cls, parameters: Mapping[str, Any]) -> Self:
         return super()._from_file(upgrade(parameters))
 
+    def _check_usable(self) -> None:
+        check_usable(self)
+
     def _task(self) -> DictionaryTask:
         return DictionaryTask(self)
 

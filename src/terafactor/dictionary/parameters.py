@@ -84,6 +84,8 @@ def resumed_options(estimator: MaskedDictionaryLearning, source: MatrixSource, *
     for name in ("reduction", "shards", "round_steps"):
         if getattr(estimator, name) == "auto" and hasattr(estimator, f"{name}_"):
             changes[name] = getattr(estimator, f"{name}_")
+    if resolve_masks(estimator.reduction).statistics == "auto" and hasattr(estimator, "statistics_"):
+        changes["statistics"] = estimator.statistics_
     options = options_of(estimator, source, **changes)
     masks_of(source, options.reduction, seed=0)  # refuse one above the number of features before anything changes
     return options
@@ -104,6 +106,8 @@ def initial_atoms(
     """Return the atoms (k, p) given by ``init``, or made from the first rows visited."""
     if estimator.init is None:
         return solver.starting_atoms(source, problem, options)
+    if hasattr(estimator.init, "components_"):
+        check_usable(estimator.init)
     given = getattr(estimator.init, "components_", estimator.init)
     if isinstance(given, BaseEstimator):
         raise ParameterError(

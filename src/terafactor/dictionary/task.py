@@ -196,7 +196,6 @@ class DictionaryTask(Task):
             raise DataError(f"the file has {len(state.dictionary)} atoms, but n_components is {model.n_components}")
         model._seed = state_dict.number("seed")
         model._constraint = from_plain(numbers).get("constraint", problem.constraint)
-        model.statistics_ = state_dict.number("statistics", str)
         model.n_features_in_ = state.dictionary.shape[1]
         if numbers.get("feature_names") is not None:
             model.feature_names_in_ = np.array(numbers["feature_names"], dtype=object)
@@ -214,6 +213,7 @@ class DictionaryTask(Task):
         model.batch_size_ = state_dict.number("batch_size") if "batch_size" in numbers else int(model.batch_size)
         reduction = state_dict.number("reduction", float) if "reduction" in numbers else model.reduction
         model.reduction_ = resolve_masks(reduction).reduction
+        model.statistics_ = state_dict.number("statistics", str)
         model.shards_ = state_dict.number("shards") if "shards" in numbers else 1
         model.round_steps_ = state_dict.number("round_steps") if "round_steps" in numbers else 1
 

@@ -60,7 +60,10 @@ def from_text(text: str, factories: dict[str, Callable[..., Any]], what: str) ->
     """
     name, _, arguments = text.partition(":")
     if name not in factories:
-        raise ParameterError(f"{what} must be one of {', '.join(sorted(factories))}, or an object, got {text!r}")
+        raise ParameterError(
+            f"{what} must be one of {', '.join(sorted(factories))}, or an object, got {text!r} (import the module that "
+            "registers your own first, on the command line with --import)"
+        )
     try:
         call = ast.parse(f"f({arguments})", mode="eval").body
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):

@@ -80,13 +80,17 @@ class Reporting:
     def _link(self, directory: Path) -> None:
         """Add links to other files in a directory to the reports in it; by default none."""
 
+    def _check_usable(self) -> None:
+        """Raise an error unless the model can be shown."""
+        check_is_fitted(self, "components_")
+
     def _rows_to_show(self, X: Any) -> MatrixSource:
         """Return the rows of X as a source."""
         raise NotImplementedError
 
     def _report_context(self, X: Any = None, *, title: str | None = None, **details: Any) -> ReportContext:
         """Return the report context of this model; ``details`` replace its fields."""
-        check_is_fitted(self, "components_")
+        self._check_usable()
         source = None if X is None else self._rows_to_show(X)
         found: dict[str, Any] = {
             "title": title or type(self).__name__,

@@ -216,10 +216,11 @@ def _version(folder: Path) -> object:
 
 def _identity(path: Path) -> tuple[int, int] | None:
     """Return what distinguishes a file or folder from another one of the same name; None if there is none."""
-    try:
-        found = path.lstat()
-    except FileNotFoundError:
-        return None
+    with storage_errors(path, "read"):
+        try:
+            found = path.lstat()
+        except FileNotFoundError:
+            return None
     return found.st_dev, found.st_ino
 
 

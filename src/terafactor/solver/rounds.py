@@ -24,6 +24,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from terafactor.data import BatchStream
+from terafactor.data.stream import end_of_group
 from terafactor.problem import Problem
 from terafactor.problem.schedule import ShardSchedule
 from terafactor.solver.backends import make_backend
@@ -186,12 +187,11 @@ class RoundLearner:
 def rounds(start: int, stop: int, batches_per_epoch: int, options: SolverOptions) -> Generator[list[range], None, None]:
     """Yield the batches of each shard in each round. Rounds end with the epoch: its last one may be shorter.
 
-    Shards take consecutive batches, which often share a read. Where a round begins depends on the epoch only, so a
-    resumed fit has the rounds of an uninterrupted one.
+    Shards take consecutive batches, which often share a read. An interrupted fit that is resumed has the rounds of an
+    uninterrupted one. ``stop`` cuts a round in two if it is within an epoch.
     """
     while start < stop:
-        end_of_epoch = (start // batches_per_epoch + 1) * batches_per_epoch
-        end = min(start + options.shards * options.round_steps, end_of_epoch, stop)
+        end = min(end_of_group(start, options.shards * options.round_steps, batches_per_epoch), stop)
         shares = np.linspace(start, end, min(options.shards, end - start) + 1).astype(int).tolist()
         yield [range(first, last) for first, last in itertools.pairwise(shares)]
         start = end

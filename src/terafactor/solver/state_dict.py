@@ -163,7 +163,7 @@ def _number(each: Any, state_dict: StateDict) -> Any:
     """
     if "parse" in each.metadata:
         return each.metadata["parse"](state_dict.numbers.get(each.name, ()))
-    kind, _, optional = str(each.type).partition(" | ")
+    kind, _, optional = getattr(each.type, "__name__", str(each.type)).partition(" | ")
     if optional and state_dict.numbers.get(each.name) is None:
         return None
     value = state_dict.number(each.name, {"float": float, "str": str}.get(kind, int))

@@ -11,6 +11,7 @@ import numpy as np
 from terafactor.data import ArraySource, MatrixSource, SparseSource
 from terafactor.kernels.jit import announcing_compilation
 from terafactor.problem import PowerDecay, Problem
+from terafactor.solver.backends import backend_name
 from terafactor.solver.options import SolverOptions
 
 _ready: set[Hashable] = set()
@@ -23,8 +24,12 @@ def warm_up_once(key: Hashable, purpose: str, work: Callable[[], Any]) -> None:
     """
     if key not in _ready:
         _ready.add(key)  # first, since the work may call this function
-        with announcing_compilation(purpose):
-            work()
+        try:
+            with announcing_compilation(purpose):
+                work()
+        except BaseException:  # such as Ctrl-C
+            _ready.discard(key)
+            raise
 
 
 def warm_up(source: MatrixSource, problem: Problem, options: SolverOptions) -> None:
@@ -46,7 +51,13 @@ def warm_up(source: MatrixSource, problem: Problem, options: SolverOptions) -> N
     structured = problem.constraint.updates_atoms  # may require the number of features, as a grid does
     n_features = source.shape[1] if structured else 200 if sparse else 8
     toy_problem = replace(problem, alpha=0.1)
-    key = (source.dtype, sparse, repr(toy_problem), repr(replace(toy_options, seed=0, schedule=PowerDecay())))
+    key = (
+        backend_name(),
+        source.dtype,
+        sparse,
+        repr(toy_problem),
+        repr(replace(toy_options, seed=0, schedule=PowerDecay())),
+    )
 
     def work() -> None:
         toy = toy_source(source.dtype, n_features, sparse, options.missing)

@@ -79,6 +79,7 @@ class ModelFileMixin:
         overwrite : bool
             Whether to replace a file there.
         """
+        self._task().state_dict()  # refuses a model that is not fitted, or unusable
         path = Path(path)
         if path.suffix != ".npz":
             raise ParameterError(

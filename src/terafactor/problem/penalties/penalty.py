@@ -91,7 +91,7 @@ def resolve_penalty(penalty: Any, *, positive: bool) -> Any:
     """Return the :class:`Penalty` that the parameter ``penalty`` names or is."""
     if isinstance(penalty, str):
         penalty = from_text(penalty, PENALTIES, "penalty")
-    if not (hasattr(penalty, "codes") and hasattr(penalty, "value")):
+    if not isinstance(penalty, Penalty):
         raise ParameterError(
             f"penalty must be one of {', '.join(sorted(PENALTIES))}, or a Penalty object, got {penalty!r}"
         )
@@ -99,4 +99,4 @@ def resolve_penalty(penalty: Any, *, positive: bool) -> Any:
         return penalty
     if "positive" not in getattr(penalty, "__dataclass_fields__", ()):
         raise ParameterError(f"positive_code=True needs a penalty with a field 'positive', which {penalty!r} lacks")
-    return replace(penalty, positive=True)
+    return replace(penalty, positive=True)  # type: ignore[type-var]

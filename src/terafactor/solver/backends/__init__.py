@@ -110,6 +110,11 @@ def use_backend(name: str) -> Generator[None, None, None]:
         _chosen = previous
 
 
+def backend_name() -> str:
+    """Return the name of the backend in use."""
+    return _chosen
+
+
 def make_backend(n_threads: int = 1) -> Backend:
     """Return a new backend of the kind in use."""
     return BACKENDS[_chosen](n_threads)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Literal
 
+import numpy as np
+
 from terafactor.data import BatchStream, MatrixSource
 from terafactor.problem import Problem
 from terafactor.solver.backends import Backend
@@ -44,5 +46,7 @@ class BatchLearner:
         return Evidence(1, data.n_bytes, find_worst_rows(state, data, codes, self.options), data.rows, codes)
 
     def sweep(self, state: State) -> None:
-        atoms, data_code = (self.backend.gather(matrix, None) for matrix in (state.dictionary, state.data_code))
-        self.update(state, atoms, data_code, None, self.problem, self.backend)
+        seen = state.feature_counts > 0  # the others keep their atoms, as in steps
+        columns = None if seen.all() else np.flatnonzero(seen)
+        atoms, data_code = (self.backend.gather(matrix, columns) for matrix in (state.dictionary, state.data_code))
+        self.update(state, atoms, data_code, columns, self.problem, self.backend)

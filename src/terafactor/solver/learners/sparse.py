@@ -85,10 +85,11 @@ class SparseLearner(BatchLearner):
     @classmethod
     def applies(cls, source: MatrixSource, problem: Problem, options: SolverOptions) -> bool:
         """Whether rows are sparse and whole, and projecting is a division: the l2 ball, without positivity."""
-        l1_weight, _, _, positive = problem.constraint.as_scalars()
+        l1_weight, l2_weight, _, positive = problem.constraint.as_scalars()
         if problem.constraint.updates_atoms or options.reduction > 1 or options.missing:
             return False
-        return source.is_sparse and options.batch_size <= MOST_ROWS and l1_weight == 0 and not positive
+        l2_ball = l1_weight == 0 and l2_weight == 2 and not positive  # its limit bounds the squared norm
+        return source.is_sparse and options.batch_size <= MOST_ROWS and l2_ball
 
     def read(self, stream: BatchStream, start: int, stop: int) -> Generator[SparseBatches, None, None]:
         source, options = stream.source, self.options
