@@ -19,9 +19,15 @@ def constants(path: Path) -> Iterator[tuple[str, str]]:
     """Yield the uppercase names that a module assigns, with the source of their values."""
     for statement in ast.parse(path.read_text()).body:
         match statement:
-            case ast.Assign(targets=[ast.Name(name)], value=value) | ast.AnnAssign(target=ast.Name(name), value=value):
-                if name.isupper() and value is not None:
-                    yield name, ast.unparse(value)
+            case ast.Assign(targets=[ast.Tuple(names)], value=ast.Tuple(values)):
+                pairs = zip(names, values, strict=True)
+            case ast.Assign(targets=[name], value=value) | ast.AnnAssign(target=name, value=value):
+                pairs = [(name, value)]
+            case _:
+                continue
+        for name, value in pairs:
+            if isinstance(name, ast.Name) and name.id.isupper() and value is not None:
+                yield name.id, ast.unparse(value)
 
 
 def test_a_name_has_one_value():

@@ -16,7 +16,15 @@ from terafactor.data.views.rows import SelectedRows
 from terafactor.errors import DataError, ParameterError
 from terafactor.report import Panel, fragment
 from terafactor.report.markup import _environment, _template
-from terafactor.report.sample import MAX_ROWS, MAX_VALUES, examples, explained_share, row_name, sample_rows, spread
+from terafactor.report.sample import (
+    MAX_SHOWN_ROWS,
+    MAX_VALUES,
+    examples,
+    explained_share,
+    row_name,
+    sample_rows,
+    spread,
+)
 from terafactor.testing import CountingSource
 
 
@@ -166,7 +174,7 @@ class TestSample:
     def test_rows_are_spread_and_bounded(self):
         assert spread((10, 5)).tolist() == list(range(10))
         rows = spread((10**6, 50))
-        assert len(rows) == MAX_ROWS
+        assert len(rows) == MAX_SHOWN_ROWS
         assert rows[0] == 0
         assert rows[-1] == 10**6 - 1
         assert len(spread((100, MAX_VALUES // 7))) == 7
@@ -175,7 +183,7 @@ class TestSample:
     def test_no_more_is_read_than_is_shown(self):
         source = CountingSource(ArraySource(np.ones((1000, 30), np.float32)))
         sample_rows(source, lambda rows: np.ones((rows.shape[0], 2)), lambda codes: np.ones((len(codes), 30)))
-        assert source.n_values == MAX_ROWS * 30
+        assert source.n_values == MAX_SHOWN_ROWS * 30
 
     def test_explained_share_of_known_answers(self):
         values = np.array([[3.0, 4.0], [1.0, np.nan], [0.0, 0.0], [np.nan, np.nan]])

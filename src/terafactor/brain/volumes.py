@@ -22,7 +22,7 @@ MAX_MASK_IMAGES = 20
 N_FIRST_VOLUMES = 5
 """Number of first volumes of an image from which masks and backgrounds are computed: few need to be decompressed."""
 
-SMALLEST, LARGEST = 1e-9, 1e9
+SMALLEST_VOXEL, LARGEST_VOXEL = 1e-9, 1e9
 """Bounds on the largest entry of each axis, and on all entries, of affines in model files, in millimeters."""
 
 SECONDS_PER_UNIT = {"sec": 1.0, "msec": 1e-3, "usec": 1e-6}
@@ -116,7 +116,7 @@ class Volumes(ImageKind):
         mask = state_dict.array("mask", (None, None, None), np.bool_)
         affine = state_dict.array("affine", (4, 4), np.float64)
         sizes = np.abs(affine)
-        if sizes[:3, :3].max(axis=0).min() < SMALLEST or sizes.max() > LARGEST:  # LAPACK may loop forever
+        if sizes[:3, :3].max(axis=0).min() < SMALLEST_VOXEL or sizes.max() > LARGEST_VOXEL:  # LAPACK may loop forever
             raise DataError(
                 f"invalid mask in the model file: its affine describes no voxels ({_rounded(affine)}); not written by "
                 "terafactor, or corrupted"

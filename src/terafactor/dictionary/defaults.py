@@ -37,7 +37,7 @@ MOST_BATCH_VALUES = 2**26
 MOST_ROWS_PER_ATOM, MOST_PASSES = 20_000, 200
 """Rows per atom, and passes, after which a fit that has not converged ends with a warning."""
 
-ROUND_STEPS, FEWEST_ROUND_STEPS, MOST_ROUND_STEPS = 250, 5, 20
+ROUND_STEPS_OF_ONE_ATOM, FEWEST_ROUND_STEPS, MOST_ROUND_STEPS = 250, 5, 20
 """Steps of a shard between merges: the first number divided by the number of atoms, within the other two. A merge
 exchanges 16 k p bytes, a step does about 11 k^2 p operations: at 10 Gbit/s and 20 GFLOP/s, merges take a tenth of the
 time. Up to 10 steps cost no more rows than merging after every step does."""
@@ -56,7 +56,7 @@ def batch_size(n_components: int, n_features: int) -> int:
 
 def round_steps(n_components: int) -> int:
     """Return the steps of a shard in a round."""
-    return max(FEWEST_ROUND_STEPS, min(ROUND_STEPS // n_components, MOST_ROUND_STEPS))
+    return max(FEWEST_ROUND_STEPS, min(ROUND_STEPS_OF_ONE_ATOM // n_components, MOST_ROUND_STEPS))
 
 
 def schedule(options: SolverOptions, n_rows: int | None) -> GrowingWindow:

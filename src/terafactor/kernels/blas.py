@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_info
 
 FLOAT64 = np.dtype(np.float64)
 
-OURS = re.compile(r"[\\/](numpy|scipy)(\.libs)?[\\/]")
+BUNDLED = re.compile(r"[\\/](numpy|scipy)(\.libs)?[\\/]")
 """Paths of the libraries in wheels of NumPy and SciPy."""
 
 
@@ -48,7 +48,7 @@ def _openblas_libraries() -> list[ctypes.CDLL]:
     Libraries of other packages depend on what else is imported, and the bits of results must not.
     """
     found = [library for library in threadpool_info() if library["internal_api"] == "openblas"]
-    found = [library for library in found if OURS.search(library["filepath"])] or found
+    found = [library for library in found if BUNDLED.search(library["filepath"])] or found
     found.sort(key=lambda library: [int(part) for part in re.findall(r"\d+", library["version"] or "0")], reverse=True)
     return [ctypes.CDLL(library["filepath"]) for library in found]
 

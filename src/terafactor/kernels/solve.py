@@ -11,7 +11,7 @@ from terafactor.kernels.jit import jit
 SINGULAR = 1e-12
 """Ratio of squared pivots below which a system counts as singular."""
 
-SMALLEST = 1e-7
+SMALLEST_PIVOT = 1e-7
 """Smallest pivot of the elimination, relative to the largest diagonal entry: smaller ones are rounding errors."""
 
 
@@ -81,7 +81,7 @@ def eliminate(system, n_components):
     largest = system[0, 0]
     for j in range(1, n_components):
         largest = max(largest, system[j, j])
-    floor = max(largest * system.dtype.type(SMALLEST), system.dtype.type(1e-30))
+    floor = max(largest * system.dtype.type(SMALLEST_PIVOT), system.dtype.type(1e-30))
     for j in range(n_components):
         pivot_row = system[j]
         pivot_row[j] = max(pivot_row[j], floor)

@@ -11,7 +11,7 @@ from terafactor.data import MatrixSource
 from terafactor.data.views.rows import SelectedRows
 from terafactor.report.context import Example, RowSample
 
-MAX_ROWS = 256
+MAX_SHOWN_ROWS = 256
 """Rows in a sample: enough to see which atoms are used."""
 
 MAX_VALUES = 2**23
@@ -48,7 +48,7 @@ def row_name(source: MatrixSource, row: int) -> str:
 
 def spread(shape: tuple[int, int]) -> Indices:
     """Return evenly spaced rows, from the first to the last."""
-    n_rows = min(shape[0], MAX_ROWS, max(1, MAX_VALUES // shape[1]))
+    n_rows = min(shape[0], MAX_SHOWN_ROWS, max(1, MAX_VALUES // shape[1]))
     return np.unique(np.linspace(0, shape[0] - 1, n_rows).astype(np.int64))
 
 

@@ -11,7 +11,7 @@ from terafactor._typing import Array
 from terafactor.data.packed.statistics import FeatureMoments
 from terafactor.errors import DataError
 
-LARGEST = 32767
+LARGEST_INTEGER = 32767
 """Largest stored integer; the smallest is its negative, so that zero stays zero."""
 
 
@@ -76,7 +76,7 @@ def _scale(magnitude: Array, name: str) -> Array:
     """Return the scales for which features of largest magnitude ``magnitude`` (p,) use the full integer range."""
     # Rounded up by one unit in the last place, so that the largest value does not round beyond the largest integer.
     with np.errstate(over="ignore", under="ignore"):
-        scale = np.nextafter((magnitude / LARGEST).astype(np.float32), np.float32(np.inf))
+        scale = np.nextafter((magnitude / LARGEST_INTEGER).astype(np.float32), np.float32(np.inf))
     if not np.isfinite(scale).all():
         feature = int(np.argmax(magnitude))
         raise DataError(

@@ -18,7 +18,7 @@ from terafactor.problem.registry import register
 
 logger = logging.getLogger(__name__)
 
-MAX_PASSES, INNER_STEPS = 2000, 20
+MAX_GROUP_PASSES, INNER_STEPS = 2000, 20
 """Most passes over the groups, and proximal steps per visit of a group."""
 
 GROUP_SHARE = 0.4
@@ -89,7 +89,7 @@ class GroupLasso(Penalty):
             grams, products, atoms, starts, weights, curvatures, self.l1_ratio, strengths, self.positive, allowed, codes
         )
         if unfinished:
-            logger.info("%d of %d codes stopped after %d passes", unfinished, len(codes), MAX_PASSES)
+            logger.info("%d of %d codes stopped after %d passes", unfinished, len(codes), MAX_GROUP_PASSES)
         return codes
 
     def violation(self, gram: Array, products: Array, strength: Any, codes: Array) -> Array:
@@ -211,7 +211,7 @@ def group_codes(grams, products, atoms, starts, weights, curvatures, l1_ratio, s
         gram, code, l1 = grams[shared], codes[row], l1_ratio * strengths[row]
         find_gradient(gram, products[row], code, gradient)
         only_active, worst = False, np.inf
-        for _ in range(MAX_PASSES):
+        for _ in range(MAX_GROUP_PASSES):
             worst = 0.0
             for g in range(len(weights)):
                 group, weight = atoms[starts[g] : starts[g + 1]], weights[g] * strengths[row]

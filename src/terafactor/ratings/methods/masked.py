@@ -35,7 +35,7 @@ N_MASKED_BATCHES = 100
 N_SAMPLED_USERS = 200
 """Users in the sample on which ``tol`` tests convergence."""
 
-PROBLEM = Problem(alpha=1.0, penalty=ElasticNet(0.0), constraint=NormBall("l2"))
+MASKED_PROBLEM = Problem(alpha=1.0, penalty=ElasticNet(0.0), constraint=NormBall("l2"))
 """Ridge codes, atoms in the unit ball."""
 
 
@@ -74,13 +74,13 @@ class MaskedState:
             inner.dictionary, inner.data_code = (
                 np.ascontiguousarray(zero_padded(part.T, n_items).T) for part in (inner.dictionary, inner.data_code)
             )
-            inner.sizes = PROBLEM.constraint.psi(inner.dictionary)
+            inner.sizes = MASKED_PROBLEM.constraint.psi(inner.dictionary)
         users, items = zero_padded(self.biases.users, n_users), zero_padded(self.biases.items, n_items)
         return MaskedState(inner, Biases(self.biases.offset, users, items), zero_padded(self.last_codes, n_users))
 
     def warm_start(self) -> StateDict:
         """Return a state_dict from which a new fit starts with these atoms and biases."""
-        surrogate = State.start(self.surrogate.dictionary.copy(), PROBLEM)
+        surrogate = State.start(self.surrogate.dictionary.copy(), MASKED_PROBLEM)
         return MaskedState(surrogate, self.biases, np.zeros_like(self.last_codes)).state_dict()
 
     @classmethod
@@ -195,7 +195,7 @@ class MaskedMethod:
         )
 
     def _problem(self) -> Problem:
-        return replace(PROBLEM, alpha=self.alpha)
+        return replace(MASKED_PROBLEM, alpha=self.alpha)
 
     def _options(self, n_users: int) -> SolverOptions:
         return SolverOptions(
