@@ -3,11 +3,14 @@
 import errno
 import json
 import os
+import shutil
+import tomllib
 from pathlib import Path
 
 import nibabel
 import numpy as np
 import pytest
+import tomli_w
 from typer.testing import CliRunner
 
 from terafactor import load_model
@@ -149,6 +152,26 @@ def test_resume_reads_the_images_of_the_run(out):
     assert load_model(out).n_steps_ == before * 6 // 4
     maps = np.asarray(nibabel.load(out / "maps.nii.gz").dataobj)
     np.testing.assert_allclose(maps, np.asarray(load_model(out).components_img_.dataobj))
+
+
+def test_resume_writes_no_store_outside_of_the_run(out, tmp_path):
+    shutil.copytree(out, tmp_path / "run")
+    config = tomllib.loads((tmp_path / "run" / "config.toml").read_text())
+    config["parameters"]["store"] = str(tmp_path / "elsewhere" / "store")
+    (tmp_path / "run" / "config.toml").write_text(tomli_w.dumps(config))
+    result = CliRunner().invoke(app, ["resume", str(tmp_path / "run"), "--epochs", "6"])
+    assert isinstance(result.exception, DataError)
+    assert "elsewhere/store, which does not exist: restore it" in str(result.exception)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_loaded_model_names_no_store_that_does_not_exist(out, tmp_path):
+    shutil.copytree(out / "model", tmp_path / "model")
+    assert load_model(tmp_path / "model").store == str(out / "store")
+    (out / "store").rename(tmp_path / "store")
+    found = load_model(tmp_path / "model").store
+    (tmp_path / "store").rename(out / "store")
+    assert found is None
 
 
 def test_no_pack_and_a_store_elsewhere(study, tmp_path):

@@ -1,5 +1,6 @@
 """Images as a matrix: each is read once, and errors name the image."""
 
+import gzip
 import logging
 import os
 import shutil
@@ -10,6 +11,7 @@ import pytest
 from nilearn.maskers import NiftiMasker
 
 from terafactor import MaskedDictionaryLearning, open_source, pack
+from terafactor.brain import BrainDictionaryLearning
 from terafactor.brain.find import find_images
 from terafactor.brain.preparation import masked_images
 from terafactor.data import open_description
@@ -345,3 +347,41 @@ def test_an_image_with_an_unknown_type_of_numbers_is_named(study, tmp_path):
     (tmp_path / "x_bold.nii").write_bytes(content)
     with pytest.raises(DataError, match=r"x_bold.nii"):
         masked_images([tmp_path / "x_bold.nii"], None, whole_mask(), {})
+
+
+def claiming(path, shape, n_bytes=1000):
+    """Write a NIfTI file whose header claims more values than it has."""
+    image = nibabel.Nifti1Image(np.zeros((2, 2, 2), np.int16), np.eye(4))
+    image.header.set_data_shape(shape)
+    with gzip.open(path, "wb") as file:
+        file.write(image.header.binaryblock + bytes(n_bytes))
+    return path
+
+
+def test_regions_and_initial_maps_larger_than_the_limit_are_refused(study, tmp_path, monkeypatch):
+    atlas = BrainDictionaryLearning(3, mask=study.mask, n_epochs=1, random_state=0).fit(study.images[:1])
+    images = [nibabel.load(image) for image in study.images[:1]]
+    path = claiming(tmp_path / "large.nii.gz", (300, 300, 300))
+    monkeypatch.setenv("TERAFACTOR_MAX_BYTES", str(10**7))
+    with pytest.raises(DataError, match=r"large.nii.gz would take at least 54,000,000 bytes"):
+        atlas.label(path)
+    with pytest.raises(DataError, match=r"large.nii.gz would take at least 54,000,000 bytes"):
+        atlas.set_params(dict_init=path).fit(images)
+
+
+def test_truncated_regions_are_named(study, tmp_path):
+    atlas = BrainDictionaryLearning(3, mask=study.mask, n_epochs=1, random_state=0).fit(study.images[:1])
+    path = claiming(tmp_path / "cut.nii.gz", (30, 30, 30))
+    with pytest.raises(DataError, match=r"cannot read .*cut.nii.gz"):
+        atlas.label(path)
+
+
+@pytest.mark.parametrize("suffix", [".func.gii", ".func.gii.gz"])
+def test_arrays_of_gifti_files_larger_than_the_limit_are_refused(tmp_path, monkeypatch, suffix):
+    path = tmp_path / f"sub_hemi-L_bold{suffix}"
+    array = nibabel.gifti.GiftiDataArray(np.zeros(10**7, np.float32), datatype="NIFTI_TYPE_FLOAT32")
+    nibabel.save(nibabel.gifti.GiftiImage(darrays=[array]), path)
+    assert path.stat().st_size < 10**5
+    monkeypatch.setenv("TERAFACTOR_MAX_BYTES", str(10**7))
+    with pytest.raises(DataError, match=r"hemi-L_bold.* would take at least 1\d,\d{3},\d{3} bytes of memory"):
+        masked_images([path], None, None, {})

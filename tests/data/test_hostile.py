@@ -253,6 +253,48 @@ def test_a_named_pipe_in_a_packed_store_is_refused(tmp_path):
     assert open_source(tmp_path / "store").read(np.arange(12)).shape == (12, 20)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_named_pipe_in_a_zarr_array_is_refused(tmp_path, version):
+    import zarr
+
+    values = np.random.default_rng(0).standard_normal((12, 20))
+    array = zarr.create_array(tmp_path / "X.zarr", data=values, chunks=(4, 20), zarr_format=version)
+    chunk = tmp_path / "X.zarr" / array.metadata.encode_chunk_key((1, 0))
+    chunk.unlink()
+    os.mkfifo(chunk)
+    source = open_source(tmp_path / "X.zarr")
+    np.testing.assert_array_equal(source.read(np.arange(4)), values[:4])
+    with pytest.raises(DataError, match=rf"{chunk.name} is not a regular file"):
+        source.read(np.arange(12))
+
+
+def test_hdf5_datasets_with_values_in_other_files_are_refused(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    (tmp_path / "secret").write_bytes(bytes(64))
+    with h5py.File(tmp_path / "X.h5", "w") as file:
+        file.create_dataset("X", (2, 4), "f8", external=[(str(tmp_path / "secret"), 0, 64)])
+    with pytest.raises(DataError, match=r"X.h5::/X keeps its values in another file, .*secret, which is not read"):
+        open_source(tmp_path / "X.h5")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_pipes_among_the_files_of_a_virtual_hdf5_dataset_are_refused(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    values = np.arange(12.0).reshape(3, 4)
+    with h5py.File(tmp_path / "part.h5", "w") as file:
+        file["X"] = values
+    layout = h5py.VirtualLayout((3, 4), "f8")
+    layout[:] = h5py.VirtualSource("part.h5", "X", (3, 4))
+    with h5py.File(tmp_path / "X.h5", "w") as file:
+        file.create_virtual_dataset("X", layout)
+    np.testing.assert_array_equal(open_source(tmp_path / "X.h5").read(np.arange(3)), values)
+    (tmp_path / "part.h5").unlink()
+    os.mkfifo(tmp_path / "part.h5")
+    with pytest.raises(DataError, match=r"part.h5 is not a regular file"):
+        open_source(tmp_path / "X.h5")
+
+
 def test_a_device_is_refused():
     with pytest.raises(DataError, match="/dev/zero is not a regular file"):
         open_source("npy:///dev/zero")

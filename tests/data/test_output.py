@@ -1,10 +1,14 @@
 """Matrices written row by row."""
 
+import contextlib
+import errno
+
 import numpy as np
 import pytest
 
+from terafactor.data import output
 from terafactor.data.output import new_matrix, open_matrix
-from terafactor.errors import ParameterError
+from terafactor.errors import ParameterError, StorageError
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".zarr"])
@@ -40,3 +44,23 @@ def test_other_names_and_files_that_exist_are_refused(tmp_path):
         with pytest.raises(ParameterError, match=message), new_matrix(tmp_path / name, (4, 2), np.dtype("f4")):
             pass
     assert (tmp_path / "a.npy").read_text() == "mine"
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".zarr"])
+def test_a_disk_that_is_full_when_the_file_is_closed_is_named(tmp_path, monkeypatch, suffix):
+    real = output.WRITERS[suffix]
+
+    @contextlib.contextmanager
+    def full(*arguments):
+        with real(*arguments) as write:
+            yield write
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setitem(output.WRITERS, suffix, full)
+    out = tmp_path / f"codes{suffix}"
+    with (
+        pytest.raises(StorageError, match=rf"codes{suffix}.*No space left|No space left.*codes{suffix}"),
+        new_matrix(out, (4, 2), np.dtype("f4")) as write,
+    ):
+        write(np.ones((4, 2), np.float32))
+    assert list(tmp_path.iterdir()) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import logging
@@ -10,7 +9,7 @@ import math
 import os
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +20,7 @@ import numpy as np
 from terafactor._memory import check_size, max_bytes
 from terafactor._typing import Array, Indices
 from terafactor.brain.confounds import Confounds
-from terafactor.brain.kinds import ImageKind, kind_named, name_of, read_errors
+from terafactor.brain.kinds import ImageKind, kind_named, name_of, naming_image, read_errors
 from terafactor.brain.maskers import describe_masker, masker_options, open_masker
 from terafactor.data.describe import describe_as
 from terafactor.data.origin import FileStamp
@@ -39,7 +38,7 @@ def open_images(kind: ImageKind, inputs: Sequence[Any], mask: Any) -> list[Any]:
     """Open images without reading their values; raise DataError for one without a time axis."""
     images = []
     for number, given in enumerate(inputs):
-        with _naming_image(name_of(given, number)):
+        with naming_image(name_of(given, number)):
             image = kind.open(given, mask)
         if any(length <= 0 for length in image.shape):
             raise DataError(f"{name_of(given, number)} has the shape {image.shape}, without any value")
@@ -57,7 +56,7 @@ def open_images(kind: ImageKind, inputs: Sequence[Any], mask: Any) -> list[Any]:
 def check_space(kind: ImageKind, inputs: Sequence[Any], images: Sequence[Any], reference: Any, name: str) -> None:
     """Raise DataError for an image in another space than the reference, which errors call ``name``."""
     for number, (given, image) in enumerate(zip(inputs, images, strict=True)):
-        with _naming_image(name_of(given, number)):
+        with naming_image(name_of(given, number)):
             difference = kind.mismatch(image, reference)
         if difference is not None:
             raise DataError(
@@ -176,7 +175,7 @@ class ImagesSource(MatrixSource):
 
     def background(self) -> Array | None:
         """Return an image to draw maps on (p,), from the first record; None if the kind has no background."""
-        with _naming_image(self.record_name(0)):
+        with naming_image(self.record_name(0)):
             return self.kind.background(self.images[0], self.masker)
 
     def record_identity(self, record: int) -> str:
@@ -233,7 +232,7 @@ class ImagesSource(MatrixSource):
         """Read, mask and clean an image."""
         name = self.record_name(record)
         self.n_read[record] += 1
-        with _naming_image(name):
+        with naming_image(name):
             image, n_bad = self.kind.load(self.images[record])
         if n_bad and self.n_read[record] == 1:
             logger.warning("%s has %d values that are not finite: replaced by 0", name, n_bad)
@@ -302,18 +301,6 @@ class _IgnoredWarnings:
 
 
 WITHOUT_WARNINGS = _IgnoredWarnings()
-
-
-@contextlib.contextmanager
-def _naming_image(name: str) -> Iterator[None]:
-    """Convert exceptions raised while reading an image to a DataError that names it."""
-    try:
-        yield
-    except read_errors() as error:
-        if isinstance(error, DataError):
-            raise
-        reason = " ".join(str(error).split())
-        raise DataError(f"cannot read {name} ({reason}): it may be truncated or damaged; download it again") from error
 
 
 def _file_digest(path: Path) -> bytes:

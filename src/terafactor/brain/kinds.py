@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 from xml.parsers.expat import ExpatError
 
 from terafactor._checks import check_regular
+from terafactor._memory import check_size, max_bytes
 from terafactor._typing import Array
 from terafactor.data.sources.formats import READER_ERRORS, require
 from terafactor.errors import DataError, DataTypeError
@@ -187,3 +190,22 @@ def read_errors() -> tuple[type[Exception], ...]:
     not_an_image, bad_header = nibabel().filebasedimages.ImageFileError, nibabel().spatialimages.HeaderDataError
     bad_axes = nibabel().cifti2.cifti2.Cifti2HeaderError
     return not_an_image, bad_header, bad_axes, ExpatError, OSError, *READER_ERRORS
+
+
+def check_image_size(path: str) -> None:
+    """Refuse a NIfTI or CIFTI file that claims too much: nibabel allocates it before it finds less in the file."""
+    if path.endswith((".nii", ".nii.gz")):
+        stored = nibabel().load(path).dataobj
+        check_size(math.prod(stored.shape) * stored.dtype.itemsize, path, max_bytes())
+
+
+@contextlib.contextmanager
+def naming_image(name: str) -> Iterator[None]:
+    """Convert exceptions raised while reading an image to a DataError that names it."""
+    try:
+        yield
+    except read_errors() as error:
+        if isinstance(error, DataError):
+            raise
+        reason = " ".join(str(error).split())
+        raise DataError(f"cannot read {name} ({reason}): it may be truncated or damaged; download it again") from error

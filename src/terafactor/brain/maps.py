@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from terafactor._typing import Array, Indices
-from terafactor.brain.kinds import check_readable, nilearn
+from terafactor.brain.kinds import check_image_size, check_readable, name_of, naming_image, nilearn
 from terafactor.errors import DataError
 
 
@@ -119,14 +119,17 @@ def atlas_values(masker: Any, atlas: Any) -> Array:
         raise DataError("labels need volumes: the maps and the atlas must be NIfTI images")
     if isinstance(atlas, str | os.PathLike):
         check_readable(atlas)
-    regions = image.load_img(atlas)
-    if np.prod(regions.shape[3:]) != 1:
-        raise DataError(
-            f"an atlas of regions must be a 3-D image, with one region per voxel, got shape {regions.shape}"
+    with naming_image(name_of(atlas)):
+        if isinstance(atlas, str | os.PathLike):
+            check_image_size(os.fspath(atlas))
+        regions = image.load_img(atlas)
+        if np.prod(regions.shape[3:]) != 1:
+            raise DataError(
+                f"an atlas of regions must be a 3-D image, with one region per voxel, got shape {regions.shape}"
+            )
+        nearest = image.resample_to_img(
+            regions, masker.mask_img_, interpolation="nearest", copy_header=True, force_resample=True
         )
-    nearest = image.resample_to_img(
-        regions, masker.mask_img_, interpolation="nearest", copy_header=True, force_resample=True
-    )
     plain = maskers.NiftiMasker(mask_img=masker.mask_img_, standardize=None).fit()
     return np.rint(plain.transform(nearest)).astype(np.int64).ravel()
 

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from terafactor._memory import check_size, max_bytes
 from terafactor._typing import Array
-from terafactor.brain.kinds import ImageKind, check_readable, name_of, nibabel, read_errors
+from terafactor.brain.kinds import ImageKind, check_image_size, check_readable, name_of, read_errors
 from terafactor.errors import DataError, ParameterError
 from terafactor.runs.parameters import plain_parameters
 from terafactor.solver.state_dict import StateDict
@@ -78,20 +77,13 @@ def make_masker(kind: ImageKind, mask: Any, images: Sequence[Any], options: Mapp
     _set_repetition_time(kind, masker, images)
     try:
         if is_path:
-            _check_mask_size(os.fspath(mask_img))
+            check_image_size(os.fspath(mask_img))
         fitted = kind.fit_masker(masker, images)
     except read_errors() as error:
         raise DataError(_explain_failure(kind, masker, images, error)) from error
     if fitted.n_elements_ == 0:
         raise DataError("the mask is empty: pass another mask")
     return fitted
-
-
-def _check_mask_size(path: str) -> None:
-    """Refuse a NIfTI or CIFTI file that claims too much: nibabel allocates it before it finds less in the file."""
-    if path.endswith((".nii", ".nii.gz")):
-        stored = nibabel().load(path).dataobj
-        check_size(math.prod(stored.shape) * stored.dtype.itemsize, path, max_bytes())
 
 
 def _check_options(masker: Any, options: Mapping[str, Any]) -> None:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import contextlib
+import gzip
 import logging
 import os
+import re
+import zlib
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from terafactor._memory import check_size, max_bytes
 from terafactor._typing import Array
 from terafactor.brain.kinds import ImageKind, nibabel, nilearn, without_icon
 from terafactor.data.sources.formats import is_a
@@ -21,6 +28,12 @@ logger = logging.getLogger("terafactor")
 
 FSAVERAGE5 = 10242
 """Vertices per hemisphere of the mesh that nilearn ships."""
+
+COMPRESSED = re.compile(rb"<Data>([^<]*)</Data>")
+"""Content of an array of a GIFTI file."""
+
+INFLATED_AT_ONCE = 2**20
+"""Bytes."""
 
 HEMISPHERES = {"left": "hemi-L", "right": "hemi-R"}
 
@@ -41,6 +54,8 @@ class Surfaces(ImageKind):
         files = {part: file for part, file in _hemispheres(path).items() if file.exists()}
         if not files:
             raise DataError(f"{path} does not exist")
+        for file in files.values():
+            check_gifti_size(file)
         data = {part: surface.load_surf_data(str(file)) for part, file in files.items()}
         data = {part: values.reshape(len(values), -1) for part, values in data.items()}  # one volume comes as (p,)
         mesh = _mesh(mask, str(path), {part: len(values) for part, values in data.items()})
@@ -140,3 +155,21 @@ def _vertices(image: Any) -> dict[str, int]:
 
 
 KIND = Surfaces()
+
+
+def check_gifti_size(path: Path) -> None:
+    """Refuse a GIFTI file whose compressed arrays take more memory than allowed, which nibabel would allocate."""
+    limit, n_bytes = max_bytes(), 0
+    if limit is None:
+        return
+    with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+        content = file.read(limit + 1)
+    check_size(len(content), str(path), limit)
+    for match in COMPRESSED.finditer(content):
+        stream = zlib.decompressobj()
+        with contextlib.suppress(binascii.Error, zlib.error):  # nibabel refuses these
+            waiting = base64.b64decode(match[1])
+            while waiting:
+                n_bytes += len(stream.decompress(waiting, INFLATED_AT_ONCE))
+                check_size(n_bytes, str(path), limit)
+                waiting = stream.unconsumed_tail

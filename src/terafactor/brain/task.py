@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -15,7 +16,7 @@ from terafactor.brain import maps
 from terafactor.brain.advice import atlas_advice
 from terafactor.brain.confounds import CONFOUNDS_SETTINGS, confounds_setting
 from terafactor.brain.initial import initial_maps
-from terafactor.brain.kinds import kind_named, read_errors
+from terafactor.brain.kinds import check_image_size, check_readable, kind_named, name_of, read_errors
 from terafactor.brain.maskers import check_saved_options, saved_options
 from terafactor.brain.preparation import masked_images, packed_images
 from terafactor.brain.reporting import PAGES
@@ -117,10 +118,14 @@ class AtlasTask(Task):
             return initial_maps(data, constraint, model.n_components, model.batch_size, model.reduction, seed)
         plain = kind.plain_masker(model.masker_)
         try:
+            if isinstance(model.dict_init, str | os.PathLike):
+                check_readable(model.dict_init)
+                check_image_size(os.fspath(model.dict_init))
             initial = np.atleast_2d(plain.transform_single_imgs(kind.open(model.dict_init, model.mask)))
         except read_errors() as error:
             raise DataError(
-                f"dict_init must be an image of maps of the same kind as the images, or its path: {error}"
+                f"dict_init must be an image of maps of the same kind as the images, or its path, got "
+                f"{name_of(model.dict_init)}: {error}"
             ) from error
         if len(initial) != model.n_components:
             raise ParameterError(f"dict_init has {len(initial)} maps, but n_components is {model.n_components}")
@@ -171,6 +176,8 @@ class AtlasTask(Task):
     def restore(self, state_dict: StateDict) -> None:
         model, brain = self.estimator, state_dict.section("brain")
         model._kind = kind_named(brain.number("kind", str))
+        if model.store and not os.path.lexists(model.store):  # a new fit would write to a path from the file
+            model.store = None
         options = check_saved_options(brain.number("options", dict), model._kind)
         try:
             model.masker_ = model._kind.restore_masker(brain, options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,6 +28,7 @@ from terafactor.cli.options import (
     some,
 )
 from terafactor.cli.parsing import column_selection, parse_holdout
+from terafactor.errors import DataError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -90,7 +92,14 @@ def stored_estimator(run: Path) -> tuple[Any, Any]:
     from terafactor.training.model_file import make_estimator
 
     config = RunDirectory(run).config()
-    return make_estimator(config.get("kind"), config["parameters"]), config["data"].get("source")
+    estimator = make_estimator(config.get("kind"), config["parameters"])
+    store = getattr(estimator, "store", None)
+    if store and not os.path.lexists(store) and not Path(store).resolve().is_relative_to(run.resolve()):
+        raise DataError(
+            f"{run} used the packed store {store}, which does not exist: restore it, or start a new run (resume does "
+            "not write outside of the run directory)"
+        )
+    return estimator, config["data"].get("source")
 
 
 def moved(stored: Any, source: str) -> Any:

@@ -42,6 +42,8 @@ def new_matrix(out: str | Path, shape: tuple[int, int], dtype: np.dtype) -> Gene
                     write(rows)
 
             yield write_named
+            with storage_errors(out):  # closing writes what is in buffers
+                stack.close()
         _check_absent(out)  # another process may have written it meanwhile
         replace_durably(temporary, out)
 

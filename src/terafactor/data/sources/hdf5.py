@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from terafactor._checks import check_regular
 from terafactor._durable import storage_errors
 from terafactor._memory import check_size, max_bytes
 from terafactor._typing import Array
@@ -47,6 +48,7 @@ class HDF5Source(ChunkedSource):
             found = file.get(dataset)
             if not isinstance(found, self._h5py.Dataset):
                 raise DataError(f"{path} has no dataset {dataset!r}; it has {_list(find_matrices(self._h5py, file))}")
+            _check_files(found, self.name)
             self.shape = check_matrix(found.shape or (), self.name)
             self.dtype = reading_dtype(found.dtype, self.name)
             self.chunk = found.chunks or (1, self.shape[1])
@@ -55,6 +57,18 @@ class HDF5Source(ChunkedSource):
     def read_rectangle(self, rows: slice, columns: slice) -> Array:
         with open_file(self._h5py, self.path) as file:
             return np.asarray(file[self.dataset][rows, columns])
+
+
+def _check_files(dataset: Any, name: str) -> None:
+    """Refuse a dataset whose values are in a raw file, which may be any file; check the files of a virtual dataset."""
+    if dataset.external:
+        raise DataError(
+            f"{name} keeps its values in another file, {dataset.external[0][0]}, which is not read: copy the dataset "
+            "into one file, for example with h5py"
+        )
+    if dataset.is_virtual:
+        for part in dataset.virtual_sources():
+            check_regular(Path(dataset.file.filename).parent / part.file_name)
 
 
 def open_hdf5(path: Path, inside: str | None = None, *, dataset: str | None = None) -> MatrixSource:

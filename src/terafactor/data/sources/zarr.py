@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from terafactor._checks import check_regular
 from terafactor._memory import check_size, max_bytes
 from terafactor._typing import Array
 from terafactor.data.origin import METADATA_FILES
@@ -53,12 +55,23 @@ class ZarrSource(ChunkedSource):
             raise DataError(f"{name} has chunks of shape {self.chunk}; each axis needs at least 1: write it again")
         check_size(math.prod(self.chunk) * self.dtype.itemsize, f"a chunk of {name}", max_bytes())
         self._array = array
+        self._folder = Path(array.store.root, array.path) if is_a(array.store, "zarr", "LocalStore") else None
 
     def read_rectangle(self, rows: slice, columns: slice) -> Array:
+        self._check_regular(rows, columns)
         try:
             return np.asarray(self._array[rows, columns])
         except READER_ERRORS as error:
             raise DataError(f"{self.name} cannot be read: {error}; restore it or write it again") from error
+
+    def _check_regular(self, rows: slice, columns: slice) -> None:
+        """Refuse pipes in the place of the files of a rectangle, which would be waited for."""
+        if self._folder is None:
+            return
+        spans = zip((rows, columns), self._array.shards or self.chunk, strict=True)
+        blocks = [range(span.start // length, -(-span.stop // length)) for span, length in spans]
+        for block in itertools.product(*blocks):
+            check_regular(self._folder / self._array.metadata.encode_chunk_key(block))
 
 
 def open_zarr(path: Path, inside: str | None = None) -> MatrixSource:
