@@ -269,6 +269,14 @@ def test_a_named_pipe_in_a_zarr_array_is_refused(tmp_path, version):
         source.read(np.arange(12))
 
 
+def test_packing_a_matrix_that_claims_too_many_rows_is_refused(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "X.h5", "w") as file:
+        file.create_dataset("X", (10**14, 4), "f4", chunks=(1000, 4))
+    with pytest.raises(DataError, match=r"the list of blocks of .*X.h5.* would take at least"):
+        pack(tmp_path / "X.h5", tmp_path / "store")
+
+
 def test_hdf5_datasets_with_values_in_other_files_are_refused(tmp_path):
     h5py = pytest.importorskip("h5py")
     (tmp_path / "secret").write_bytes(bytes(64))

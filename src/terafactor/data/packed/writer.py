@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from terafactor._durable import locked, remove_leftovers, replace_durably, storage_errors, write_durably
+from terafactor._memory import check_size, max_bytes
 from terafactor._threads import resolve_threads
 from terafactor._typing import is_number
 from terafactor.data.fingerprint import fingerprint
@@ -182,6 +183,7 @@ def _split_records(source: MatrixSource, block_rows: int) -> list[dict[str, Any]
         name, identity = source.record_label(number), source.record_identity(number)
         known = {} if identity is None else {"identity": identity}
         n_blocks = -(-len(rows) // block_rows)
+        check_size(8 * n_blocks, f"the list of blocks of {source.record_name(number)}", max_bytes())
         for blocks in np.array_split(np.arange(n_blocks), max(1, min(wanted, n_blocks))):
             if len(blocks):
                 start = rows.start + int(blocks[0]) * block_rows
