@@ -59,7 +59,7 @@ ends the process if a damaged page of a Parquet file claims more values than fit
 FAILED_ALLOCATION = re.compile(r"memory allocation of \d+ bytes failed")
 """What a library in Rust writes before it ends the process."""
 
-COSTLY_STRING = "past end of allocation"
+COSTLY_STRING = re.compile("past end of allocation|bad heap index")
 """Part of the error of HDF5 after it allocated the memory for a string that claims too much."""
 
 START_SECONDS = 120
@@ -188,7 +188,7 @@ def _peak_memory() -> int:
 
 def kind_of(error: BaseException) -> str:
     """Return what went wrong and where, the same for all findings with one cause."""
-    if COSTLY_STRING in str(error.__cause__):
+    if COSTLY_STRING.search(str(error.__cause__)):
         return "costly HDF5 string"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/terafactor/" in frame.filename]
     last = traceback.extract_tb(error.__traceback__)[-1:]
