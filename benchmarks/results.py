@@ -86,6 +86,11 @@ def is_current(record: dict[str, Any]) -> bool:
 
 
 def commit_of(record: dict[str, Any]) -> str:
-    """Return the commit that a record was measured at, marked if the code has changed since."""
+    """Return the commit that a record was measured at, marked if code has changed since, or is not in the history."""
     commit = record.get("commit", "unknown")
-    return commit if is_current(record) else f"{commit} (older code)"
+    if is_current(record):
+        return commit
+    if _git("rev-parse", "HEAD") and not _git("cat-file", "-t", commit.partition("+")[0]):
+        sources = record.get("sources", "unknown")
+        return f"{commit} (older code that is not in the history of this repository; digest of its sources {sources})"
+    return f"{commit} (older code)"
