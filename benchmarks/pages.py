@@ -57,7 +57,8 @@ def drawn(path: Path, n_panels: int, *, width: float = 4.2, height: float = 3.2)
     from matplotlib import pyplot as plt
     from matplotlib.ticker import NullFormatter
 
-    in_row = min(n_panels, MOST_IN_ROW)
+    # A row of three where that leaves fewer places empty.
+    in_row = min(n_panels, min((MOST_IN_ROW, MOST_IN_ROW - 1), key=lambda count: -n_panels % count))
     n_rows = -(-n_panels // in_row)
     size = (width * in_row, height * n_rows)
     figure, grid = plt.subplots(n_rows, in_row, figsize=size, squeeze=False, layout="constrained")

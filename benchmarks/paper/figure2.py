@@ -108,12 +108,13 @@ def describe(result: dict[str, Any]) -> list[str]:
     ]
     lines += table(headings, [(name, *facts.values()) for name, facts in result["atlases"].items()])
     _, part, ours = result["atlases"].values()
-    closer = "closer to" if ours["reference"] > part["reference"] else "no closer to"
+    what, measure = ("truth", "truth") if ours["truth"] is not None else ("reference", "full run")
+    closer = "closer to" if ours[what] > part[what] else "no closer to"
     objective = 100 * (ours["objective"] / part["objective"] - 1)
     sentence = (
         f"- In the same time ours saw {show(ours['epochs'] / part['epochs'])} times the data (paper: 12); its maps are "
-        f"{closer} those of the full run (mean correlation {ours['reference']:.3f} against "
-        f"{part['reference']:.3f}; in the paper: closer, by eye), and its test objective is {objective:+.1f} % from "
-        "that of the part."
+        f"{closer} the {measure} (mean correlation {ours[what]:.3f} against {part[what]:.3f}; in the paper: closer to "
+        f"those of the full run, by eye), and its test objective is {objective:+.1f} % from that of the part. The "
+        "similarity to the full run favors the part, which consists of the first steps of that very run."
     )
     return [*lines, sentence, ""]
