@@ -34,6 +34,15 @@ class Study(DataSet):
     """Whether to try other lengths of the stages of nested features, too."""
 
 
+EVERY = {8: 6, 16: 12}
+"""Of the hyperspectral patches of a side, one in so many is used."""
+
+
+def patches(side: int) -> Matrices:
+    """Return some of the hyperspectral patches of a side."""
+    return few_tests(hyperspectral(side, EVERY[side]))
+
+
 def few_tests(matrices: Matrices, n_rows: int | None = None) -> Matrices:
     """Return the first training rows, and 100 test rows: evaluations take no longer than fits."""
     train, test = matrices
@@ -49,16 +58,16 @@ STUDIES = {
     "fmri": Study("Real fMRI, sparse maps", fmri, 20, sparse_maps(1e-3), 0, RUN),
     "subjects": Study("Simulated subjects, sparse maps", lambda: few_tests(subjects(), 1800), 50, sparse_maps(1e-3), 0,
                       stages=True),
-    "hyperspectral_8": Study("Hyperspectral patches 8 x 8 x 200, lasso", lambda: few_tests(hyperspectral(8, 6)), 48,
+    "hyperspectral_8": Study("Hyperspectral patches 8 x 8 x 200, lasso", lambda: patches(8), 48,
                              lasso(5.0), 0, SCENE),
     "photographs": Study("Photographs 32 x 32 in color, lasso", lambda: photographs(32, 3000, 200, color=True), 144,
                          lasso(0.5), 0),
-    "hyperspectral_16": Study("Hyperspectral patches 16 x 16 x 200, lasso", lambda: few_tests(hyperspectral(16, 12)),
+    "hyperspectral_16": Study("Hyperspectral patches 16 x 16 x 200, lasso", lambda: patches(16),
                               100, lasso(10.0), 0, SCENE, stages=True),
     "packed": Study("Simulated study in a packed store, sparse maps", lambda: large_study(400, 200_000, 20), 20,
                     sparse_maps(1e-3), 0, packed=True),
     "hyperspectral_16_256": Study("Hyperspectral patches 16 x 16 x 200, more atoms, lasso",
-                                  lambda: few_tests(hyperspectral(16, 12)), 256, lasso(10.0), 0, SCENE),
+                                  lambda: patches(16), 256, lasso(10.0), 0, SCENE),
 }  # fmt: skip
 
 TINY = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -33,10 +33,10 @@ GROWTH = 1.25
 """Ratio of rows from one evaluation to the next, and of passes from one evaluation at the end of a pass to the next."""
 
 PASSES = 10
-"""Passes of r = 1, whose end is the level to reach."""
+"""Passes of r = 1, whose lowest objective is the level to reach."""
 
 LATEST = 10.0
-"""Others stop at this multiple of the time after which r = 1 was first as low as at its end, or at its end."""
+"""Others stop at this multiple of the time at which r = 1 is lowest, or after the time of all of its passes."""
 
 WARM_UP = 10
 """Rows per atom from which the atoms of new features are computed."""
@@ -63,6 +63,34 @@ class Curve:
     """On held-out rows, all features."""
 
 
+class Grid:
+    """Rows at which fits are evaluated: spaced geometrically, and at ends of passes, where the objective is lower."""
+
+    def __init__(self, n_rows: int) -> None:
+        self._n_rows = n_rows
+        self._due, self._due_pass = 1.0, 1.0
+
+    def is_due(self, n_rows: float) -> bool:
+        """Return whether to evaluate after this number of rows; numbers never fall from call to call."""
+        passes, part = divmod(n_rows, self._n_rows)
+        is_due, ends_pass = n_rows >= self._due, part == 0 and passes >= self._due_pass
+        if is_due:
+            self._due = GROWTH * n_rows
+        if ends_pass:
+            self._due_pass = GROWTH * passes
+        return is_due or ends_pass
+
+
+def on_grid(curve: Mapping[str, list[float]], n_rows: int) -> dict[str, list[float]]:
+    """Return a curve without the evaluation at its stop: an extra one at the end of a pass favors the one that has it.
+
+    n_rows: rows of a pass.
+    """
+    grid = Grid(n_rows)
+    keep = [grid.is_due(rows) for rows in curve["rows"]]
+    return {what: list(itertools.compress(values, keep)) for what, values in curve.items()}
+
+
 @dataclass
 class Task:
     """A data set with one seed."""
@@ -83,7 +111,7 @@ class Task:
     def __post_init__(self) -> None:
         self.curve, self.atoms = Curve(), np.zeros((0, 0))
         self._used, self._started = np.zeros(2), np.zeros(2)
-        self._due, self._due_pass = 1.0, 1.0
+        self._grid = Grid(len(self.train))
 
     def start(self) -> None:
         """Start the watch, from a cold cache."""
@@ -92,19 +120,10 @@ class Task:
         self._started = now()
 
     def note(self, n_rows: int, n_bytes: int, atoms: Callable[[], np.ndarray]) -> bool:
-        """Evaluate the atoms if it is due; return whether to stop.
-
-        The objective is lower at the end of a pass than between passes, so all methods are evaluated there too.
-        """
+        """Evaluate the atoms if it is due, and at the stop; return whether to stop."""
         self._used += now() - self._started
         ended = bool(self._used[0] > self.seconds or n_rows >= self.rows)
-        passes, part = divmod(n_rows, len(self.train))
-        is_due, ends_pass = n_rows >= self._due, part == 0 and passes >= self._due_pass
-        if is_due:
-            self._due = GROWTH * n_rows
-        if ends_pass:
-            self._due_pass = GROWTH * passes
-        if is_due or ends_pass or ended:
+        if self._grid.is_due(n_rows) or ended:
             problem = self.data.problem
             self.atoms = problem.constraint.fill(atoms())
             value = objective(ArraySource(self.test), self.atoms, problem, 1)

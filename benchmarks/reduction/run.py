@@ -18,8 +18,8 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.reduction import claim, components
 from benchmarks.reduction.data import STUDIES, TINY, Study
-from benchmarks.reduction.methods import LATEST, PASSES, Method, Task, from_pass, grouped, nested, package
-from benchmarks.reduction.page import BASE, CONTROL, write_page
+from benchmarks.reduction.methods import LATEST, PASSES, Method, Task, from_pass, grouped, nested, on_grid, package
+from benchmarks.reduction.page import BASE, CONTROL, MASKS, NESTED, write_page
 from benchmarks.reduction.somf import somf
 from benchmarks.results import OUTPUT, measured
 from terafactor import pack
@@ -29,10 +29,10 @@ PAGE = Path("docs/results/reduction.md")
 METHODS: dict[str, Method] = {
     BASE: package(),
     CONTROL: from_pass(1),
-    "masks, r = 8": package(8, "masked"),
-    "masks, r = 8, full statistics": package(8, "full"),
-    "masks, r = 8, a Gram per group": grouped(8),
-    "nested, r = 8": nested((8, 50)),
+    MASKS: package(8, "masked"),
+    f"{MASKS}, full statistics": package(8, "full"),
+    f"{MASKS}, a Gram per group": grouped(8),
+    NESTED: nested((8, 50)),
     "SOMF, r = 8, 4, 2, 1": somf(8),
 }
 
@@ -43,7 +43,7 @@ STAGES: dict[str, Method] = {
 }
 """Other lengths of the stages of nested features."""
 
-SMALL = (BASE, "masks, r = 8", "nested, r = 8")
+SMALL = (BASE, MASKS, NESTED)
 """Methods of the search for small components."""
 
 
@@ -61,8 +61,9 @@ def measure(data: Study, n_seeds: int, methods: Mapping[str, Method] = METHODS) 
             for name, method in methods.items():
                 curve = method(Task(data, train, test, seed, seconds, rows, store))
                 if name == BASE:
-                    low = next(place for place, value in enumerate(curve.objective) if value <= curve.objective[-1])
-                    seconds, rows = min(LATEST * curve.seconds[low], curve.seconds[-1]), np.inf
+                    common = on_grid(asdict(curve), len(train))
+                    low = int(np.argmin(common["objective"]))
+                    seconds, rows = min(LATEST * common["seconds"][low], curve.seconds[-1]), np.inf
                 curves[name].append(asdict(curve))
     return {"title": data.title, "shape": list(train.shape), "n_components": data.n_components,
             "alpha": data.problem.alpha, "packed": data.packed, "curves": curves}  # fmt: skip

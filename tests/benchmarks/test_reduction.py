@@ -10,7 +10,7 @@ pytest.importorskip("matplotlib")
 
 from benchmarks.reduction import claim, components, page
 from benchmarks.reduction.data import TINY
-from benchmarks.reduction.methods import Task, from_pass, nested, package
+from benchmarks.reduction.methods import Task, from_pass, nested, on_grid, package
 from benchmarks.reduction.run import METHODS, STAGES, main
 
 
@@ -67,12 +67,48 @@ def test_methods_outside_the_package_take_the_steps_of_the_package(method):
 
 def curve(*points):
     seconds, n_bytes, values = zip(*points, strict=True)
-    return {"seconds": list(seconds), "bytes": list(n_bytes), "objective": list(values)}
+    rows = list(range(1, 1 + len(points)))
+    return {"seconds": list(seconds), "bytes": list(n_bytes), "rows": rows, "objective": list(values)}
+
+
+def paired(packed=False, **curves):
+    return page.comparable({"shape": [100, 1], "packed": packed, "curves": curves})
 
 
 def test_ratios_are_paired_and_unreached_levels_infinite():
-    base, other = curve((1.0, 4e8, 2.0), (2.0, 8e8, 1.0)), curve((1.0, 1e8, 1.0))
-    result = {"curves": {page.BASE: [base, base], "other": [other, curve((1.0, 1e8, 3.0))]}}
-    assert page.ratios(result, "other", 1.0, "seconds")[0] == 0.5
-    assert math.isinf(page.ratios(result, "other", 1.0, "seconds")[2])
+    base = curve((1.0, 4e8, 2.0), (2.0, 8e8, 1.0))
+    result = paired(**{page.BASE: [base, base], "other": [curve((1.0, 1e8, 1.0)), curve((3.0, 1e8, 3.0))]})
+    low, median, high = page.ratios(result, "other", 1.0, "seconds")
+    assert low == 0.5
+    assert math.isinf(median)
+    assert math.isinf(high)
+    assert page.middle(result, "other", 1.0, "seconds") == "> 1.50"
     assert page.cost_of(base, 1.0, "paper") == 4.0
+
+
+def test_methods_outside_the_package_are_compared_with_the_control_on_a_packed_study():
+    fits = {page.BASE: [curve((4.0, 4e8, 1.0))], page.CONTROL: [curve((2.0, 1e8, 0.9))]}
+    fits |= {name: [curve((1.0, 1e8, 0.9))] for name in (page.MASKS, page.NESTED)}
+    for packed, expected in ((True, 0.5), (False, 0.25)):
+        result = paired(packed, **fits)
+        assert page.ratios(result, page.NESTED, 1.0, "seconds")[1] == expected
+        assert page.ratios(result, page.MASKS, 1.0, "seconds")[1] == 0.25
+
+
+def test_quartiles_of_ten_take_the_mean_of_the_middle_values():
+    assert page.quartiles(range(10, 0, -1)) == [3, 5.5, 8]
+    assert page.quartiles([1.0, math.inf])[1] == math.inf
+
+
+def test_a_last_evaluation_off_the_grid_does_not_count():
+    rows = [1, 2, 3, 4, 5, 7, 8, 10, 10]  # passes of four rows; the fit stops at 10
+    assert on_grid({"rows": rows}, 4)["rows"] == [1, 2, 3, 4, 5, 7, 8, 10]
+    assert on_grid({"rows": [4, 8, 9]}, 4)["rows"] == [4, 8]
+
+
+def test_noise_of_codes_grows_with_the_reduction_unless_noise_is_shared():
+    rows, shared = claim.Rows(noise=2.0), claim.Rows(noise=2.0, smooth=20)
+    assert rows.noise_of_codes(12, 2000) == 12 * rows.noise_of_codes(1, 2000) == 4 * 20 * 12 / 2000
+    assert shared.noise_of_codes(12, 2000) < 2 * shared.noise_of_codes(1, 2000)
+    noise = np.random.default_rng(0).standard_normal((200, 400), np.float32)
+    assert claim.smoothed(noise, 20).std() == pytest.approx(1, rel=0.1)
