@@ -19,7 +19,7 @@ help:
 	@echo "make paper       every figure and table of the paper, under 20 minutes"
 	@echo "make peers       contests with other packages"
 	@echo "make learning    how fast the defaults learn, compared with other packages"
-	@echo "make reduction   whether fewer features per step pay, about an hour"
+	@echo "make reduction   whether fewer features per step pay, about an hour and a half"
 	@echo "make clusters    what rounds and clusters bring, under half an hour"
 	@echo "make scaling     time, memory and bytes read as sizes grow"
 	@echo "make install     create .venv with every extra (other targets run it)"
