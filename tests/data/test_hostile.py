@@ -413,6 +413,7 @@ def rewrite_npz(path, **arrays):
         ("coo", {"shape": np.array([3.0, 3.0])}),
         ("dia", {"format": np.array(True)}),
         ("bsr", {"data": np.array(1.0)}),
+        ("bsr", {"indptr": np.array([0, 1, 2, 0])}),
     ],
 )
 def test_arrays_that_make_no_sparse_matrix_are_refused(tmp_path, kind, change):

@@ -132,12 +132,10 @@ def check_sparse(matrix: Any, name: str) -> None:
     """Refuse an invalid sparse matrix, on which SciPy's conversions would crash."""
     if matrix.ndim != 2:
         raise DataError(f"{name} has the shape {matrix.shape}: a matrix of rows and columns is needed")
-    if matrix.format in ("csr", "csc"):
+    if matrix.format in ("csr", "csc", "bsr"):
         check_compressed(matrix, name)
         return
     try:
-        if matrix.format == "bsr":
-            matrix.check_format(full_check=True)
         entries = matrix.tocoo(copy=False) if matrix.format in ("coo", "dok") else None
     except (ValueError, TypeError, IndexError) as error:
         raise _invalid(name, str(error)) from error
@@ -150,17 +148,23 @@ def check_sparse(matrix: Any, name: str) -> None:
 
 
 def check_compressed(matrix: Any, name: str) -> bool:
-    """Refuse a CSR or CSC matrix whose indices point outside its arrays, where compiled code would crash.
+    """Refuse a CSR, CSC or BSR matrix whose indices point outside its arrays, where compiled code would crash.
 
-    Returns whether the indices ascend strictly within each row (column).
+    SciPy's own check stops early if the last entry of indptr is 0. Returns whether the indices ascend strictly within
+    each row (column, row of blocks).
     """
-    n_outer, n_inner = matrix.shape if matrix.format == "csr" else matrix.shape[::-1]
+    n_outer, n_inner = matrix.shape[::-1] if matrix.format == "csc" else matrix.shape
     starts, indices, values = np.asarray(matrix.indptr), np.asarray(matrix.indices), np.asarray(matrix.data)
     if starts.dtype.kind != "i" or indices.dtype.kind != "i":
         raise _invalid(name, f"indptr and indices must be integers, got {starts.dtype} and {indices.dtype}")
+    if matrix.format == "bsr":
+        if values.ndim != 3 or min(values.shape[1:]) < 1 or n_outer % values.shape[1] or n_inner % values.shape[2]:
+            raise _invalid(name, f"values of shape {values.shape} are no blocks of a matrix of shape {matrix.shape}")
+        n_outer, n_inner = n_outer // values.shape[1], n_inner // values.shape[2]
     if starts.shape != (n_outer + 1,) or starts[0] != 0 or np.any(starts[1:] < starts[:-1]):
         raise _invalid(name, f"indptr must ascend from 0 and have {n_outer + 1} entries")
-    if indices.ndim != 1 or values.shape != indices.shape or starts[-1] > len(indices):
+    n_axes = 3 if matrix.format == "bsr" else 1
+    if indices.ndim != 1 or values.ndim != n_axes or len(values) != len(indices) or starts[-1] > len(indices):
         shapes = f"indices of shape {indices.shape} and values of shape {values.shape}"
         raise _invalid(name, f"indptr ends at {starts[-1]}, but there are {shapes}")
     place, ascending = check_sparse_rows(starts, indices, n_inner)
@@ -194,8 +198,6 @@ def open_npz(path: Path, inside: str | None = None) -> MatrixSource:
             )
         matrix = load_npz(path)
         check_size(8 * (matrix.shape[0] + 1), str(path), max_bytes())  # starts of the rows, also if it has few entries
-        if hasattr(matrix, "check_format"):  # CSR, CSC and BSR
-            matrix.check_format(full_check=True)
         return open_sparse(matrix, str(path))
     except DataError:
         raise
