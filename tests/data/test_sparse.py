@@ -200,8 +200,8 @@ def save_parts(path, **changes):
     ("changes", "message"),
     [
         ({"data": np.array([Unpickled()], object)}, "data.npy in .*never unpickled"),
-        ({"indices": np.full(170, 23)}, "not a sparse matrix written by scipy.sparse.save_npz"),
-        ({"indices": np.full(170, -1)}, "not a sparse matrix written by scipy.sparse.save_npz"),
+        ({"indices": np.full(170, 23)}, "matrix.npz is not a valid sparse matrix: index 23 at position 0"),
+        ({"indices": np.full(170, -1)}, "matrix.npz is not a valid sparse matrix: index -1 at position 0"),
         ({"indptr": np.arange(9)}, "not a sparse matrix written by scipy.sparse.save_npz"),
         ({"indptr": np.arange(38)[::-1]}, "not a sparse matrix written by scipy.sparse.save_npz"),
         ({"indptr": np.append(np.zeros(37, int), 10**6)}, "not a sparse matrix written by scipy.sparse.save_npz"),

@@ -51,8 +51,9 @@ class ZarrSource(ChunkedSource):
         self.shape = check_matrix(array.shape, name)
         self.dtype = reading_dtype(array.dtype, name)
         self.chunk = array.chunks
-        if min(self.chunk) < 1:
-            raise DataError(f"{name} has chunks of shape {self.chunk}; each axis needs at least 1: write it again")
+        self._stored = array.shards or self.chunk
+        if min(*self.chunk, *self._stored) < 1:
+            raise DataError(f"{name} has chunks of shape {self._stored}; each axis needs at least 1: write it again")
         check_size(math.prod(self.chunk) * self.dtype.itemsize, f"a chunk of {name}", max_bytes())
         self._array = array
         self._folder = Path(array.store.root, array.path) if is_a(array.store, "zarr", "LocalStore") else None
@@ -68,7 +69,7 @@ class ZarrSource(ChunkedSource):
         """Refuse pipes in the place of the files of a rectangle, which would be waited for."""
         if self._folder is None:
             return
-        spans = zip((rows, columns), self._array.shards or self.chunk, strict=True)
+        spans = zip((rows, columns), self._stored, strict=True)
         blocks = [range(span.start // length, -(-span.stop // length)) for span, length in spans]
         for block in itertools.product(*blocks):
             check_regular(self._folder / self._array.metadata.encode_chunk_key(block))
