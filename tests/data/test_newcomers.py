@@ -1,6 +1,7 @@
 """Data as people first bring them: tables with an index or with text, and objects that are no matrix."""
 
 import datetime
+import re
 import warnings
 
 import numpy as np
@@ -41,12 +42,48 @@ def test_an_index_that_pandas_read_as_a_column_is_noticed(tmp_path):
     pandas_frame().to_csv(tmp_path / "t.csv")
     frame = pandas.read_csv(tmp_path / "t.csv")
     frame.to_csv(tmp_path / "again.csv", index=False)
-    for data in (frame, tmp_path / "again.csv"):
-        with pytest.warns(FitWarning, match=r"column 'Unnamed: 0' of X .*looks like the index.*index_col=0"):
+    for data, name, way_out in (
+        (frame, "X", r"X\.drop\(columns=\['Unnamed: 0'\]\)"),
+        (tmp_path / "again.csv", r".*again\.csv", r"drop=\['Unnamed: 0'\] \(--drop 'Unnamed: 0'\)"),
+    ):
+        with pytest.warns(FitWarning) as caught:
             MaskedDictionaryLearning(2, n_epochs=1, random_state=0).fit(data)
+        start = rf"column 'Unnamed: 0' of {name} looks like a row index but is used as a feature"
+        assert re.fullmatch(f"{start}: leave it out with {way_out}", str(caught[0].message))
     with warnings.catch_warnings(record=True) as caught:
         MaskedDictionaryLearning(2, n_epochs=1, random_state=0).fit(frame.drop(columns="Unnamed: 0"))
     assert not [warning for warning in caught if "index" in str(warning.message)]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_column_that_counts_the_rows_is_noticed(tmp_path, first):
+    frame = pandas_frame()
+    frame.insert(1, "id", np.arange(first, first + 12, dtype=float))
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    for data, text in (
+        (frame, r"column 'id' of X counts the rows.*: leave it out with X\.drop\(columns=\['id'\]\)"),
+        (tmp_path / "t.csv", r"column 'id' of .*t\.csv counts the rows.*with drop=\['id'\] \(--drop id\)"),
+        (frame.to_numpy(), "column 1 of X counts the rows.*: leave it out$"),
+    ):
+        with pytest.warns(FitWarning) as caught:
+            MaskedDictionaryLearning(2, alpha=0.01, random_state=0).fit(data)
+        assert re.match(text, str(caught[0].message))
+
+
+def test_other_columns_that_increase_do_not_count_the_rows():
+    frame = pandas_frame(a=np.linspace(-1, 1, 12), b=np.arange(12) % 7, c=np.arange(12) * 3)
+    with warnings.catch_warnings(record=True) as caught:
+        MaskedDictionaryLearning(2, alpha=0.01, random_state=0).fit(frame)
+    assert not [warning for warning in caught if "counts" in str(warning.message)]
+
+
+def test_errors_about_values_name_the_column(tmp_path):
+    frame = pandas_frame()
+    frame.loc[3, "b"] = np.nan
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    for data, name in ((frame, "X"), (tmp_path / "t.csv", r".*t\.csv")):
+        with pytest.raises(DataError, match=rf"^{name} contains NaN at row 3, column 'b';"):
+            MaskedDictionaryLearning(2, random_state=0).fit(data)
 
 
 def test_an_unnamed_index_can_be_kept(tmp_path):

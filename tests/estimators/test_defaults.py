@@ -224,6 +224,11 @@ class TestAdvice:
     def test_a_penalty_that_is_too_weak(self):
         self.warns("of the codes are nonzero: alpha=1e-06 is too small.*try alpha=", planted()[0], alpha=1e-6)
 
+    def test_no_alpha_is_advised_that_the_fit_nearly_has(self, monkeypatch, recwarn):
+        monkeypatch.setattr("terafactor.dictionary.advice.suggest_alpha", lambda *_: 1.05e-6)
+        MaskedDictionaryLearning(4, alpha=1e-6, random_state=0).fit(planted()[0])
+        assert not [warning for warning in recwarn if "alpha=" in str(warning.message)]
+
     def test_auto_is_not_advised_to_who_has_it(self):
         X, _ = make_planted(n_samples=400, n_features=60, n_atoms=5)
         (text,) = self.warns("of the codes are nonzero", X, penalty="group-lasso:4")
@@ -242,7 +247,12 @@ class TestAdvice:
         X[:, 0] = np.random.default_rng(0).standard_normal(200)
         X[:, 1:3] = np.random.default_rng(1).standard_normal((200, 2))
         init = np.eye(4, 6)
-        self.warns("1 of the 4 atoms are not used by any row: try n_components=3", X, alpha=0.05, init=init, n_epochs=2)
+        self.warns("1 of the 4 atoms is not used by any row: try n_components=3", X, alpha=0.05, init=init, n_epochs=2)
+
+    def test_more_atoms_than_rows(self):
+        X = np.random.default_rng(0).standard_normal((3, 6))
+        texts = self.warns("n_components=4 exceeds the 3 rows of X: use fewer atoms than rows", X)
+        assert not any("not used" in text for text in texts)
 
     def test_a_column_that_drowns_the_others(self):
         X = np.random.default_rng(0).standard_normal((200, 5))
@@ -253,8 +263,10 @@ class TestAdvice:
         polars = pytest.importorskip("polars")
         X = np.random.default_rng(0).standard_normal((200, 5))
         X[:, 3] *= 1000
-        polars.DataFrame(X, schema=list("abcde")).write_csv(tmp_path / "table.csv")
-        self.warns(r"column 'd' holds 100.0 % of the squared values", tmp_path / "table.csv")
+        frame = polars.DataFrame(X, schema=list("abcde"))
+        frame.write_csv(tmp_path / "table.csv")
+        for data in (frame, tmp_path / "table.csv"):
+            self.warns(r"column 'd' holds 100.0 % of the squared values", data)
 
     def test_masks_that_are_too_small(self):
         X, _ = make_planted(n_samples=1500, n_features=120, n_atoms=20)

@@ -262,16 +262,25 @@ def check_indices(indices: Indices, bound: int, what: str) -> None:
         raise IndexError(f"{what} must be between 0 and {bound - 1}, got {indices.min()} to {indices.max()}")
 
 
-def check_finite(values: Array, name: str = "X", *, allow_nan: bool = False, about_nan: str = MAY_BE_MISSING) -> None:
+def check_finite(
+    values: Array,
+    name: str = "X",
+    *,
+    allow_nan: bool = False,
+    about_nan: str = MAY_BE_MISSING,
+    feature_names: Sequence[str] | None = None,
+) -> None:
     """Raise a DataError with the row and column of the first NaN, infinity or too large value of ``values`` (n, p).
 
-    allow_nan: whether NaN marks missing values. about_nan: the advice in the error about NaN.
+    allow_nan: whether NaN marks missing values. about_nan: the advice in the error about NaN. feature_names: names of
+    the columns, for the error.
     """
     for start in range(0, len(values), CHECKED_ROWS):
         part = values[start : start + CHECKED_ROWS]
         if (found := first_unusable(part, allow_nan)) is not None:
             fault, advice = describe_unusable(part[found], about_nan)
-            raise DataError(f"{name} contains {fault} at row {start + found[0]}, column {found[1]}; {advice}")
+            column = found[1] if feature_names is None else repr(feature_names[found[1]])
+            raise DataError(f"{name} contains {fault} at row {start + found[0]}, column {column}; {advice}")
 
 
 def read_stored_finite(source: MatrixSource, rows: Indices) -> Any:
@@ -303,7 +312,8 @@ def read_finite(
     fault, advice = describe_unusable(values[found], about_nan)
     record, row = source.locate(int(rows[found[0]]))
     feature = found[1] if columns is None else int(columns[found[1]])
-    raise DataError(f"{source.record_name(record)} contains {fault} at row {row}, feature {feature}; {advice}")
+    column = f"feature {feature}" if source.feature_names is None else f"column {source.feature_names[feature]!r}"
+    raise DataError(f"{source.record_name(record)} contains {fault} at row {row}, {column}; {advice}")
 
 
 def blas_ready(values: Array) -> Array:

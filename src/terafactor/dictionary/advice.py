@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ from terafactor._format import count, number, percent
 from terafactor._typing import Array
 from terafactor.data import MatrixSource
 from terafactor.dictionary.defaults import suggest_alpha
+from terafactor.dictionary.rows import drop_advice
 from terafactor.errors import FitWarning
 from terafactor.problem import Problem
 from terafactor.solver import SolverOptions, State
@@ -24,6 +24,12 @@ MOST = 0.9
 
 NEGATIVE = 0.01
 """Share of the energy in negative entries above which we warn if codes and atoms are non-negative."""
+
+SIMILAR = 0.1
+"""Relative difference of alpha below which we suggest no other value."""
+
+FEWEST_COUNTED = 10
+"""Rows of a sample from which we conclude that a column numbers the rows."""
 
 RISE = 0.02
 """Relative rise of the objective over a doubling of the rows seen above which we warn."""
@@ -53,9 +59,9 @@ def advice(
     atoms = state.dictionary
     codes = solver.encode(sample, atoms, problem, options.n_threads, missing=options.missing)
     found = [
-        *_about_values(sample, source.feature_names, problem),
+        *_about_values(sample, source, problem),
         *_about_codes(codes, atoms, sample, problem, options, auto),
-        *_unused_atoms(state),
+        *_unused_atoms(state, source.shape[0]),
         *_worse_with_masks(state, source.shape[1], options),
     ]
     if stopped_by == "n_epochs" and options.tol > 0 and not last_decrease(state.checks) <= options.tol:
@@ -63,8 +69,8 @@ def advice(
     return found
 
 
-def _about_values(sample: MatrixSource, names: Sequence[str] | None, problem: Problem) -> list[Advice]:
-    """Warn about values that atoms cannot represent, and about a column that hides the others."""
+def _about_values(sample: MatrixSource, source: MatrixSource, problem: Problem) -> list[Advice]:
+    """Warn about values that atoms cannot represent, row numbers, and a column that hides the others."""
     if sample.is_sparse:
         return []
     values = sample.read(np.arange(sample.shape[0]))
@@ -84,18 +90,38 @@ def _about_values(sample: MatrixSource, names: Sequence[str] | None, problem: Pr
                     "and atoms cannot represent: shift X, or set positive_code or positive_dict to False"
                 )
             )
-    return found + _dominant_column(energies / total, names)
+    return found + (_row_numbers(values, source) or _dominant_column(energies / total, source))
 
 
-def _dominant_column(shares: Array, names: Sequence[str] | None) -> list[Advice]:
+def _row_numbers(values: Array, source: MatrixSource) -> list[Advice]:
+    """Warn about a column of ``values`` (m, p), rows of the source in ascending order, that counts the rows.
+
+    It holds integers that increase from row to row, over a range of about the number of rows; not exactly that number,
+    as rows may be held out.
+    """
+    if len(values) < FEWEST_COUNTED or values.shape[1] < 2:
+        return []
+    steps, span = np.diff(values, axis=0), values[-1] - values[0]
+    counts = ((steps >= 1) & (steps == np.round(steps))).all(axis=0) & (span < 2 * source.shape[0])
+    if not counts.any():
+        return []
+    column = int(counts.argmax())
+    text = f"{_named(source, column)} of {source.record_name(0)} counts the rows, but is used as a feature"
+    return [Advice(f"{text}: {drop_advice(source, column)}")]
+
+
+def _named(source: MatrixSource, column: int) -> str:
+    return f"column {column if source.feature_names is None else repr(source.feature_names[column])}"
+
+
+def _dominant_column(shares: Array, source: MatrixSource) -> list[Advice]:
     """Warn about a column with nearly all of the energy. shares (p,): of the energy, by column."""
     largest = int(shares.argmax())
     if shares[largest] <= MOST or len(shares) < 3:
         return []
-    name = f"column {largest}" if names is None else f"column {names[largest]!r}"
     return [
         Advice(
-            f"{name} holds {percent(shares[largest])} of the squared values of X, so the other "
+            f"{_named(source, largest)} holds {percent(shares[largest])} of the squared values of X, so the other "
             f"{count(len(shares) - 1)} columns hardly count: rescale the columns, for example with sklearn's "
             "StandardScaler"
         )
@@ -114,6 +140,8 @@ def _about_codes(
     better = suggest_alpha(problem, sample, atoms, options)
     if better == 0:  # all rows are zero, which is another warning
         return []
+    if better is not None and math.isclose(better, problem.alpha, rel_tol=SIMILAR):
+        return []
     alpha = number(problem.alpha)
     if empty > MOST:
         what, other = (
@@ -126,15 +154,18 @@ def _about_codes(
     return [Advice(f"{what} for this data; {way_out}")]
 
 
-def _unused_atoms(state: State) -> list[Advice]:
-    """Warn about atoms that no row used within the window of the statistics."""
+def _unused_atoms(state: State, n_rows: int) -> list[Advice]:
+    """Warn about more atoms than rows, or atoms that no row used within the window of the statistics."""
     unused, total = int((np.diagonal(state.code_gram) == 0).sum()), len(state.code_gram)
+    if total > n_rows:
+        return [Advice(f"n_components={total} exceeds the {count(n_rows)} rows of X: use fewer atoms than rows")]
     if unused in (0, total):  # if all are unused, rows have zero codes, which is another warning
         return []
+    verb = "is" if unused == 1 else "are"
     return [
         Advice(
-            f"{count(unused)} of the {count(total)} atoms are not used by any row: try n_components={total - unused} "
-            "or a smaller alpha"
+            f"{count(unused)} of the {count(total)} atoms {verb} not used by any row: try "
+            f"n_components={total - unused} or a smaller alpha"
         )
     ]
 

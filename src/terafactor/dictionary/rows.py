@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ def rows_of(estimator: MaskedDictionaryLearning, X: Any, *, reset: bool, name: s
         X = open_source(X)
         if reset:
             _take_features(estimator, X)
-            _notice_index(estimator, name)
+            _notice_index(X)
         else:
             _check_features(estimator, X, name)
         return X.absent_as_missing() if estimator.missing == "absent" else X
@@ -51,8 +52,6 @@ def rows_of(estimator: MaskedDictionaryLearning, X: Any, *, reset: bool, name: s
         ensure_all_finite=False,
         accept_large_sparse=True,
     )
-    if reset:
-        _notice_index(estimator, name)
     allow_nan = estimator.missing is not None
     if issparse(array):
         absent = np.nan if estimator.missing == "absent" else 0.0
@@ -62,7 +61,11 @@ def rows_of(estimator: MaskedDictionaryLearning, X: Any, *, reset: bool, name: s
             f"missing='absent' is for sparse matrices, got {name} of type {type(X).__name__}: "
             "mark missing entries of a dense matrix with NaN and pass missing='nan'"
         )
-    return ArraySource(array, name, allow_nan=allow_nan)
+    names = getattr(estimator, "feature_names_in_", None)
+    source = ArraySource(array, name, allow_nan=allow_nan, feature_names=None if names is None else list(names))
+    if reset:
+        _notice_index(source)
+    return source
 
 
 def _take_features(estimator: MaskedDictionaryLearning, source: MatrixSource) -> None:
@@ -74,16 +77,26 @@ def _take_features(estimator: MaskedDictionaryLearning, source: MatrixSource) ->
         del estimator.feature_names_in_
 
 
-def _notice_index(estimator: MaskedDictionaryLearning, name: str) -> None:
+def _notice_index(source: MatrixSource) -> None:
     """Warn if the first feature has the name that pandas gives to the index of a text file."""
-    names = list(getattr(estimator, "feature_names_in_", ()))
+    names = source.feature_names or ()
     if len(names) > 1 and names[0] == UNNAMED:
+        name = source.record_name(0)
         warnings.warn(
-            f"column {UNNAMED!r} of {name} is used as a feature, but looks like the index of a table: leave it out, "
-            "for example by reading the file with pandas.read_csv(..., index_col=0)",
+            f"column {UNNAMED!r} of {name} looks like a row index but is used as a feature: {drop_advice(source, 0)}",
             FitWarning,
             stacklevel=2,
         )
+
+
+def drop_advice(source: MatrixSource, column: int) -> str:
+    """Return how to leave out a column of a source, as the end of a warning."""
+    if source.feature_names is None:
+        return "leave it out"
+    name = source.feature_names[column]
+    if source.record_name(0) == "X":  # a data frame
+        return f"leave it out with X.drop(columns=[{name!r}])"
+    return f"leave it out with drop=[{name!r}] (--drop {shlex.quote(name)})"
 
 
 def _check_features(estimator: MaskedDictionaryLearning, source: MatrixSource, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,8 @@ class ArraySource(MatrixSource):
         Name in error messages.
     allow_nan : bool
         Whether NaN marks missing values; infinities are always refused.
+    feature_names : sequence of str, optional
+        Names of the columns.
 
     Examples
     --------
@@ -46,12 +49,15 @@ class ArraySource(MatrixSource):
     in_memory = True
     checked = True
 
-    def __init__(self, array: Array, name: str = "X", *, allow_nan: bool = False) -> None:
+    def __init__(
+        self, array: Array, name: str = "X", *, allow_nan: bool = False, feature_names: Sequence[str] | None = None
+    ) -> None:
         if not (isinstance(array, np.ndarray) and array.ndim == 2 and array.size and array.dtype in DTYPES):
             what = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else repr(type(array))
             raise DataError(f"ArraySource takes a float32 or float64 array of shape (rows, features), got {what}")
-        check_finite(array, name, allow_nan=allow_nan)
+        check_finite(array, name, allow_nan=allow_nan, feature_names=feature_names)
         self.array = array
+        self.feature_names = feature_names
         self.name = name
         self.holds_nan = allow_nan
         self.shape = (int(array.shape[0]), int(array.shape[1]))

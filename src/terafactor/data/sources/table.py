@@ -146,8 +146,8 @@ class FrameSource(ArraySource):
         texts = _texts(frame.schema, names)
         refuse_text(texts, name, example=_first_text(frame, texts))
         dtype = _common_dtype([frame.schema[column] for column in names], name)
-        super().__init__(np.ascontiguousarray(frame.select(names).to_numpy(), dtype), name, allow_nan=True)
-        self.feature_names = names
+        array = np.ascontiguousarray(frame.select(names).to_numpy(), dtype)
+        super().__init__(array, name, allow_nan=True, feature_names=names)
 
     def reorder_features(self, names: Sequence[str]) -> MatrixSource:
         reordered = copy(self)
