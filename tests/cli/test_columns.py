@@ -146,6 +146,9 @@ def test_transform_reads_the_columns_of_the_model(folder):
 
 def test_transform_names_a_column_that_is_missing(folder):
     invoke("fit", "t.csv", "--drop", "id,name", *FIT, "--out", "run")
+    (folder / "numbers.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match=r"the model was fitted on column 'c', which numbers\.csv lacks"):
+        invoke("transform", "run", "numbers.csv", "--out", "codes.npy")
     (folder / "other.csv").write_text("name,a,b\nx,1,2\n")
     with pytest.raises(DataError, match=r"other.csv has no column 'c'; it has 'name', 'a', 'b'"):
         invoke("transform", "run", "other.csv", "--out", "codes.npy")

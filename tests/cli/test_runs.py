@@ -65,7 +65,9 @@ def test_reduction_is_a_number_or_auto(scratch):
 def test_from_fit_to_codes(scratch, X):
     line = ["fit", "X.npy", "-k", 3, "--penalty", "l2", "--constraint", "l1", "--alpha", 1e-3, "--reduction", 3]
     line += ["--epochs", 2, "--seed", 0, "--out", "run"]
-    assert invoke(*line, "--batch-size", 10).exit_code == 0
+    result = invoke(*line, "--batch-size", 10)
+    assert result.exit_code == 0
+    assert "held out 4 of 90 rows for evaluation: --holdout 0 learns from all" in result.output
     assert tomllib.loads((scratch / "run" / "config.toml").read_text())["parameters"]["alpha"] == 1e-3
     assert invoke("transform", "run", "X.npy", "--out", "codes.npy").exit_code == 0
     np.testing.assert_array_equal(np.load("codes.npy"), load_model("run").transform(X))
@@ -171,7 +173,7 @@ def test_data_that_fails_at_the_first_step_does_not_block_the_directory(scratch,
     assert invoke(*line, "--missing", "nan").exit_code == 0
     assert tomllib.loads((scratch / "run" / "config.toml").read_text())["parameters"]["missing"] == "nan"
     assert run_main(monkeypatch, *line) == 2
-    assert "holds a run already" in capsys.readouterr().err
+    assert "holds a run already: continue it with terafactor resume run" in capsys.readouterr().err
 
 
 def test_resume_finds_the_data_under_another_name(scratch, X):
@@ -196,7 +198,10 @@ def test_resume_to_fewer_epochs_than_done_is_rejected_and_changes_nothing(scratc
     assert "n_epochs must be at least 3, the passes done in run, got 1" in errors
     assert "done:" not in errors
     assert [path.name for path, content in kept.items() if path.read_bytes() != content] == []
-    assert invoke("resume", "run").exit_code == 0  # nothing left to do
+    result = invoke("resume", "run")
+    assert result.exit_code == 0
+    assert "the run is complete: nothing to do (--epochs or --tol continue it)" in " ".join(result.output.split())
+    assert "done: " in invoke("resume", "run", "--epochs", 4).output
 
 
 def test_a_signal_exits_with_4_and_resume_finishes(scratch):
@@ -209,7 +214,7 @@ def test_a_signal_exits_with_4_and_resume_finishes(scratch):
     process.send_signal(signal.SIGUSR1)
     _, errors = process.communicate()
     assert process.returncode == 4, errors
-    assert len(re.findall("stopped by SIGUSR1 after step [0-9]+: continue with terafactor resume run", errors)) == 1
+    assert len(re.findall("stopped by SIGUSR1 after step [0-9,]+: continue with terafactor resume run", errors)) == 1
     assert "warning" not in errors
     assert "Traceback" not in errors
     facts = json.loads(invoke("inspect", "run", "--json").stdout)
@@ -226,6 +231,8 @@ def test_a_signal_exits_with_4_and_resume_finishes(scratch):
         (["fit", "X.npy", "--out", "run", "--alpha", "-1"], 2, "alpha must be"),
         (["fit", "X.npy", "--out", "run", "--penalty", "l3"], 2, "penalty must be"),
         (["fit", "X.npy", "--out", "X.npy"], 2, "X.npy is a file, not a run directory"),
+        (["fit", "https://x.org/X.npy", "--out", "run"], 3, "https:// is a URL, and these are not supported: download"),
+        (["fit", "raw://X.npy", "--out", "run"], 2, "or convert it to .npy"),
         (["fit", "line.npy", "--out", "run"], 3, "must be (rows, features), at least one of each: reshape it"),
         (["resume", "."], 3, "is not a run directory"),
         (["transform", ".", "X.npy", "--out", "codes.npy"], 3, "is not a model"),
@@ -250,6 +257,7 @@ def test_errors_are_one_message(monkeypatch, capsys, words, code, message):
         ("--seed", "-1", "greater than or equal to 0"),
         ("--checkpoint-seconds", "x", "a valid number"),
         ("--missing", "foo", "one of"),
+        ("--holdout", "200%", "a share below 100%"),
     ],
 )
 def test_an_invalid_value_is_named_with_what_is_needed(option, value, needed):

@@ -136,6 +136,8 @@ def test_text_columns_are_named_with_both_ways_out(tmp_path, kind):
         np.testing.assert_array_equal(source.read(np.arange(12)), values())
     with pytest.raises(DataError, match=r"has no column 'zz'; it has 'a', 'b', 'c'"):
         open_source(data, drop=["zz"])
+    with pytest.raises(DataError, match=r"has no column 'dai' \(did you mean 'day'\?\)"):
+        open_source(data, drop=["dai"])
     with pytest.raises(DataError, match=r"no column of .* is left"):
         open_source(data, columns=["a"], drop=["a"])
 
@@ -144,7 +146,7 @@ def test_text_columns_are_named_with_both_ways_out(tmp_path, kind):
     ("text", "message"),
     [
         ("a,b\n1,2\n3,?\n", r"'b' contains '\?' at row 1: write a number, or nothing if it is missing, or leave out"),
-        ("a;b\n1,5;2,5\n", r"'a' contains '1,5' at row 0: write decimal points, not commas, or leave out"),
+        ("a;b\n1,5;2,5\n", r"'a' contains '1,5' at row 0: write decimal points, not commas$"),
     ],
 )
 def test_the_first_value_that_is_no_number_is_named(tmp_path, text, message):
@@ -176,6 +178,42 @@ def test_a_table_of_ratings_is_noticed(tmp_path, suffix):
 def test_missing_numbers_at_the_end_of_lines_are_read(tmp_path):
     (tmp_path / "t.csv").write_text("a,b,c\n1,2,\n,,\n \n4,5,6\n")
     assert np.isnan(open_source(tmp_path / "t.csv").read(np.arange(3))[:2, 2]).all()
+
+
+def test_errors_list_some_of_many_columns(tmp_path):
+    names = [f"f{number}" for number in range(30)]
+    (tmp_path / "t.csv").write_text(",".join(names) + "\n" + ",".join("x" * 30) + "\n")
+    with pytest.raises(DataError, match=r"'f9', \.\.\.\]\) \(--drop .*,f9,\.\.\.\)") as raised:
+        open_source(tmp_path / "t.csv")
+    assert "f10" not in str(raised.value)
+    with pytest.raises(DataError, match=r"has no column 'zz'; it has 'f0', .*'f9' and 20 more$"):
+        open_source(tmp_path / "t.csv", drop=["zz"])
+
+
+@pytest.mark.parametrize("text", ["a b c\n1 2 3\n", "1 2 3\n4 5 6\n"])
+def test_numbers_separated_by_spaces_are_refused(tmp_path, text):
+    (tmp_path / "t.txt").write_text(text)
+    with pytest.raises(DataError, match=r"format of .*t\.txt is unknown; if it is a CSV, use text://.*t\.txt"):
+        open_source(tmp_path / "t.txt")
+    with pytest.raises(DataError, match=r"no separator found in .*t\.txt: separate numbers by , ; \| or tabs"):
+        open_source(f"text://{tmp_path / 't.txt'}")
+
+
+def test_an_unknown_option_is_named_with_those_of_the_format(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    np.save(tmp_path / "X.npy", values())
+    with pytest.raises(
+        ParameterError, match=r"unknown option 'column' for .*t\.csv: its format takes columns and drop"
+    ):
+        open_source(tmp_path / "t.csv", column="a")
+    with pytest.raises(ParameterError, match=r"unknown option 'x' for .*X\.npy: its format takes no options"):
+        open_source(tmp_path / "X.npy", x=1)
+
+
+def test_complex_numbers_are_refused(tmp_path):
+    np.save(tmp_path / "X.npy", values() * 1j)
+    with pytest.raises(DataError, match=r"X\.npy holds complex128: complex numbers are not supported"):
+        open_source(tmp_path / "X.npy")
 
 
 def test_options_of_tables_are_refused_elsewhere(tmp_path):

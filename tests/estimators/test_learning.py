@@ -220,6 +220,7 @@ def test_sparse_codes_equal_dense_codes(X):
     assert stored.format == "csr"
     assert stored.nnz == np.count_nonzero(codes) < codes.size
     np.testing.assert_array_equal(stored.toarray(), codes)
+    np.testing.assert_array_equal(learner.fit_transform(X, sparse=True).toarray(), codes)
     np.testing.assert_allclose(learner.inverse_transform(stored), learner.inverse_transform(codes), rtol=1e-12)
 
 

@@ -214,6 +214,6 @@ def test_the_estimator_has_few_methods_of_its_own():
             or (isinstance(value, property) and not name.endswith("_"))
         )
     }
-    faces = {"fit", "partial_fit", "transform", "inverse_transform", "objective", "score"}
+    faces = {"fit", "partial_fit", "transform", "fit_transform", "inverse_transform", "objective", "score"}
     assert public == faces | {"plan", "save", "export", "report", "panels"}
     assert len(public) <= 14

@@ -13,6 +13,15 @@ def text(path):
     return path.read_text(encoding="utf-8")
 
 
+def test_recommendations_for_unknown_users_are_noticed(X, caplog):
+    estimator = MatrixCompletion(3, random_state=0, n_epochs=2).fit(X)
+    known = estimator.users_[0]
+    estimator.recommend([known, "stranger"])
+    assert "no user is known" not in caplog.text
+    estimator.recommend(["stranger"])
+    assert "no user is known, so all get items for the average user: 'stranger' is none of" in caplog.text
+
+
 def test_report_shows_items_and_the_error(X, tmp_path):
     estimator = MatrixCompletion(3, random_state=0, n_epochs=2).fit(X)
     page = text(estimator.report(tmp_path / "out.html", X))
@@ -35,6 +44,9 @@ def test_the_report_is_written_during_and_after_a_run(X, tmp_path, monkeypatch, 
     for page in (text(tmp_path / "run" / "report.html"), text(report_runs(tmp_path / "run"))):
         assert "RMSE on held-out ratings" in page
         assert f"<dt>{stream} seen</dt>" in page
+        assert "<dt>factors</dt>" in page
+        assert "<dt>atoms</dt>" not in page
+        assert "<th>alpha</th>" not in page  # it has no value
         assert not re.search("<(dt|th)>(rows seen|features|rows)<", page)
         assert "l1 / l2" not in page
         assert "finished" in page
@@ -42,3 +54,4 @@ def test_the_report_is_written_during_and_after_a_run(X, tmp_path, monkeypatch, 
     log = (tmp_path / "run" / "log.txt").read_text()
     assert "RMSE on held-out ratings: " in log
     assert "held-out objective" not in log
+    assert "rows per second" not in log

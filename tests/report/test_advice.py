@@ -40,6 +40,7 @@ def unused():
         ({"stopped_by": "max_time", "parameters": {"max_time": 60}}, "time limit.*max_time=60 s.*larger max_time"),
         ({"stopped_by": "interrupt"}, "interrupted.*resume"),
         ({"stopped_by": "SIGTERM"}, "stopped by SIGTERM"),
+        ({"stopped_by": "SIGINT"}, "interrupted by Ctrl-C"),
         ({"stopped_by": "callback"}, "callback stopped"),
         ({"sample": unused(), "parameters": {"alpha": 3.0}}, r"sample of 20 uses 1 of the 6 atoms.*alpha \(now 3\)"),
         ({"sample": RowSample(np.zeros((5, 6)), np.zeros(5))}, "All codes are zero.*Lower alpha"),

@@ -105,7 +105,8 @@ def test_only_a_running_page_refreshes(context):
         ("n_epochs", "finished"),
         ("tol", "converged"),
         ("max_time", "time limit reached"),
-        ("SIGINT", "stopped by SIGINT"),
+        ("SIGINT", "interrupted by Ctrl-C"),
+        ("SIGTERM", "stopped by SIGTERM"),
     ],
 )
 def test_the_page_shows_the_state(context, stopped_by, text):

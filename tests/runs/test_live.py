@@ -58,7 +58,7 @@ def test_without_masks_only_the_bytes_read_are_shown(read, expected):
 
 
 def test_with_masks_the_bytes_of_whole_rows_are_shown():
-    assert facts(at_step(2, read=0.1))["data read"] == "64 kB (whole rows in memory: 640 kB)"
+    assert facts(at_step(2, read=0.1))["data read"] == "64 kB (640 kB as a dense matrix)"
 
 
 def test_the_objective_is_shown_once_rows_were_held_out():
@@ -86,6 +86,7 @@ def test_the_end_replaces_the_time_left():
     assert "time left" not in shown
     assert shown["end"] == "all passes over the data are done (n_epochs)"
     assert facts(at_step(1), at_step(7, stopped_by="SIGTERM"))["end"] == "stopped by SIGTERM"
+    assert facts(at_step(1), at_step(7, stopped_by="SIGINT"))["end"] == "interrupted by Ctrl-C"
 
 
 @pytest.mark.parametrize(("n_steps", "expected"), [(1, "1 of 1 step, "), (2, "2 of 2 steps, ")])

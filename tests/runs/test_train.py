@@ -210,7 +210,7 @@ def test_a_run_that_fails_leaves_the_model_as_it_was(X, tmp_path):
 def test_a_new_run_does_not_touch_an_old_one(X, tmp_path):
     train(estimator(), X, tmp_path / "run")
     before = files(tmp_path / "run")
-    with pytest.raises(ParameterError, match="holds a run already: resume it"):
+    with pytest.raises(ParameterError, match="holds a run already: continue it with terafactor resume"):
         train(estimator(), X, tmp_path / "run")
     assert files(tmp_path / "run") == before
 
@@ -302,11 +302,12 @@ def test_a_signal_stops_the_run_with_a_checkpoint(X, tmp_path, name):
             os.kill(os.getpid(), getattr(signal, name))
 
     before = signal.getsignal(getattr(signal, name))
-    with pytest.raises(RunInterruptedError, match=rf"stopped by {name} after step 13: .*terafactor resume"):
+    end = "interrupted by Ctrl-C" if name == "SIGINT" else f"stopped by {name}"
+    with pytest.raises(RunInterruptedError, match=rf"{end} after step 13: .*terafactor resume"):
         train(estimator(callbacks=[send]), X, tmp_path / "run")
     assert signal.getsignal(getattr(signal, name)) == before
     log = (tmp_path / "run" / "log.txt").read_text()
-    assert log.count(f"stopped by {name}") == 2
+    assert log.count(end) == 2
     assert "stopped by callback" not in log
     found = newest(tmp_path / "run" / "checkpoints")
     assert found is not None
@@ -328,7 +329,8 @@ def test_a_signal_while_data_is_prepared_stops_at_once(X, tmp_path, name):
             return Packing(self)
 
     before = signal.getsignal(getattr(signal, name))
-    with pytest.raises(RunInterruptedError, match=f"stopped by {name} before the first step"):
+    end = "interrupted by Ctrl-C" if name == "SIGINT" else f"stopped by {name}"
+    with pytest.raises(RunInterruptedError, match=f"{end} before the first step"):
         train(PackingEstimator(3), X, tmp_path / "run")
     assert signal.getsignal(getattr(signal, name)) == before
     train(estimator(), X, tmp_path / "run")

@@ -57,6 +57,18 @@ def fit(
     data = {"source": source, **selection} if selection else source
     model = MaskedDictionaryLearning(**parameters)
     train_in_directory(model, data, out, checkpoints, as_json, cluster=cluster, holdout=holdout)
+    show_held_out(out)
+
+
+def show_held_out(run: Path) -> None:
+    """Print how many rows or ratings of a new run are held out, if any are."""
+    from terafactor.runs import RunDirectory
+
+    config = RunDirectory(run).config()
+    for unit, total in (("rows", config["data"]["shape"][0]), ("ratings", config["data"].get("ratings"))):
+        if n_held_out := config["holdout"].get(unit):
+            text = f"held out {n_held_out:,} of {total:,} {unit} for evaluation: --holdout 0 learns from all"
+            typer.echo(text, err=True)
 
 
 @offering(
@@ -78,12 +90,17 @@ def resume(
 
     --epochs and --max-time count from the beginning of the run; by default, they keep their values.
     """
+    from terafactor.runs import RunDirectory
+
     estimator, stored = stored_estimator(run)
+    _, was_complete = RunDirectory(run).latest()
     estimator.set_params(**{name: value for name, value in changes.items() if value is not None})
     data = stored if source is None else moved(stored, source)
     if data is None:
         raise typer.BadParameter(f"{run} learned from an array in memory: pass --source, or use terafactor.train")
-    train_in_directory(estimator, data, run, checkpoints, as_json, cluster=cluster, resume=True)
+    train_in_directory(
+        estimator, data, run, checkpoints, as_json, cluster=cluster, resume=True, was_complete=was_complete
+    )
 
 
 def stored_estimator(run: Path) -> tuple[Any, Any]:
@@ -116,31 +133,44 @@ def train_in_directory(
     *,
     cluster: Values | None = None,
     resume: bool = False,
+    was_complete: bool = False,
     holdout: str | None = None,
 ) -> None:
-    """Train in a run directory, with progress on standard error, and print the result."""
+    """Train in a run directory, with progress on standard error, and print the result.
+
+    was_complete: whether the run to resume had ended.
+    """
     from rich.console import Console
 
     from terafactor import CheckpointPolicy, train
+    from terafactor.runs import RunDirectory
+    from terafactor.runs.metrics import read_metrics
 
     console, policy, amount = Console(stderr=True), CheckpointPolicy(**checkpoints), parse_holdout(holdout)
+    before = read_metrics(RunDirectory(run).metrics_file) if was_complete else []
     with connected(cluster or {}) as client:
         if client is not None:
             from terafactor.dask import on_cluster
 
             estimator = on_cluster(estimator, client)
         train(estimator, data, run, resume=resume, holdout=amount, checkpoints=policy, console=console)
-    print_result(estimator, run, console, as_json)
+    nothing_done = bool(before) and before[-1].step == estimator.history_[-1].step
+    print_result(estimator, run, console, as_json, nothing_done)
 
 
-def print_result(estimator: Any, run: Path, console: Console, as_json: bool) -> None:
-    """Print what stopped a run, its last evaluation and the location of the model."""
+def print_result(estimator: Any, run: Path, console: Console, as_json: bool, nothing_done: bool = False) -> None:
+    """Print what stopped a run, its last evaluation and the location of the model.
+
+    nothing_done: whether the run was complete before.
+    """
     last = estimator.history_[-1]
     if as_json:
         facts = {"run": str(run), "model": str(run / "model"), "stopped_by": estimator.stopped_by_}
         typer.echo(json.dumps(facts | {"steps": last.step, "seconds": last.seconds, "objective": last.objective}))
         return
     parts = [f"done: {counted(last.step, 'step')} in {duration(last.seconds)}"]
+    if nothing_done:
+        parts = ["the run is complete: nothing to do (--epochs or --tol continue it)"]
     if last.objective is not None:
         parts.append(f"{estimator._task().objective_name} {last.objective:.6g}")
     if getattr(estimator, "alpha", None) == "auto":

@@ -24,6 +24,9 @@ LABELS = {
 }
 """Labels on the screen of names in the JSON output."""
 
+OBJECTIVES = {"MatrixCompletion": "RMSE on held-out ratings"}
+"""Names of what runs evaluate, by kind, if it is not the objective."""
+
 SIZES = ("bytes", "bytes on disk", "bytes read", "peak memory", "row_bytes")
 """Names of values in bytes."""
 
@@ -72,8 +75,9 @@ def _describe_run(run: Any) -> dict[str, dict[str, Any]]:
     if history:
         last = history[-1]
         objectives = [line.objective for line in history if line.objective is not None]
-        progress |= {"steps": last.step, "rows seen": last.n_samples, "seconds": round(last.seconds, 1)}
-        progress |= {"bytes read": last.bytes_read, "held-out objective": objectives[-1] if objectives else None}
+        progress |= {"steps": last.step, "rows seen": last.n_samples, "seconds": last.seconds}
+        name = OBJECTIVES.get(config["kind"], "held-out objective")
+        progress |= {"bytes read": last.bytes_read, name: objectives[-1] if objectives else None}
         progress |= {"peak memory": last.memory, "atoms re-seeded": last.n_reseeded}
     path, _ = run.latest()
     if path is not None and config["parameters"].get("alpha") == "auto":

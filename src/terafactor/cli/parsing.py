@@ -86,7 +86,17 @@ def parse_holdout(text: str | None) -> Any:
     number = text.removesuffix("%").strip()
     for kind in (int, float):
         try:
-            return float(number) / 100 if text.endswith("%") else kind(number)
+            amount = float(number) / 100 if text.endswith("%") else kind(number)
         except ValueError:
             continue
+        if kind is float or text.endswith("%"):
+            _check_share(amount, text)
+        return amount
     return text
+
+
+def _check_share(amount: float, text: str) -> None:
+    if not 0 <= amount < 1:
+        raise typer.BadParameter(
+            f"--holdout needs a number such as 500, or a share below 100% such as 5% or 0.05, got {text!r}"
+        )

@@ -10,7 +10,7 @@ import typer
 
 from terafactor._format import counted, printable
 from terafactor.cli.config import Config
-from terafactor.cli.fit import train_in_directory
+from terafactor.cli.fit import show_held_out, train_in_directory
 from terafactor.cli.options import CHECKPOINTS, RATINGS, RUN, Column, Json, RunFolder, Threads, Values, offering
 from terafactor.cli.parsing import column_roles
 from terafactor.cli.transform import load_kind
@@ -54,10 +54,7 @@ def fit(
 
     estimator = MatrixCompletion(**parameters)
     train_in_directory(estimator, source, out, checkpoints, as_json, holdout=holdout)
-    held_out = estimator._history.held_out
-    if held_out.any():
-        text = f"held out {held_out.sum():,} of {len(held_out):,} ratings for evaluation: --holdout 0 learns from all"
-        typer.echo(text, err=True)
+    show_held_out(out)
 
 
 @app.command(epilog=EVALUATE_EXAMPLE)

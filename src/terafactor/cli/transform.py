@@ -91,7 +91,12 @@ def open_rows(estimator: Any, source: str, selection: dict[str, list[str]]) -> A
             return open_source(source, columns=features)
         except ParameterError:  # not a table
             raise error from None
-    return opened if opened.feature_names in (None, features) else open_source(source, columns=features)
+    if opened.feature_names in (None, features):
+        return opened
+    lacking = [name for name in features if name not in opened.feature_names]
+    if lacking:
+        raise DataError(f"the model was fitted on column {lacking[0]!r}, which {source} lacks")
+    return open_source(source, columns=features)
 
 
 def export(

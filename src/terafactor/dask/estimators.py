@@ -184,10 +184,6 @@ class MaskedDictionaryLearning(OnCluster, dictionary.MaskedDictionaryLearning):
             return None, source
         return Encoding(description, self.components_, problem_of(self), self.missing is not None), source
 
-    def fit_transform(self, X: Any, y: Any = None, **parameters: Any) -> Any:
-        """Call :meth:`fit` with X, y and ``parameters``, and return the :meth:`transform` of X."""
-        return self.fit(X, y, **parameters).transform(X)
-
 
 class DaskAtlasTask(AtlasTask):
     """Learns an atlas on a cluster; images are masked and packed on this machine."""

@@ -26,6 +26,11 @@ MODULES = (
 )  # fmt: skip
 """Modules that declare a ``FORMAT``; the first that recognizes the data opens it."""
 
+TEXT_SUFFIXES = (".txt", ".dat")
+"""Suffixes of files that may be text, but need not be."""
+
+URL_SCHEMES = ("http", "https", "ftp", "s3", "gs")
+
 _ADDRESS = re.compile(r"(?:(?P<scheme>[a-z0-9]+)://)?(?P<path>.+?)(?:::(?P<inside>.+))?", re.DOTALL)
 
 
@@ -148,6 +153,8 @@ def _open_path(path: Path, inside: str | None, scheme: str | None, options: dict
             _check_options(candidate.open_path, options, str(path))
             return candidate.open(path, inside, **options)
     hint = f"for the files of a folder pass a glob, such as {path}/*.npy; " if path.is_dir() else ""
+    if path.suffix in TEXT_SUFFIXES:
+        hint = f"if it is a CSV, use text://{path}; "
     raise DataError(f"the format of {path} is unknown; {hint}{_supported()}")
 
 
@@ -155,15 +162,22 @@ def _check_options(opener: Callable[..., MatrixSource], options: dict[str, Any],
     """Raise if a format does not have one of the options."""
     known = signature(opener).parameters
     unknown = [option for option in options if option not in known]
-    if unknown:
+    if {"columns", "drop"}.issuperset(unknown) and unknown:
         raise ParameterError(
             f"{', '.join(f'{option}=' for option in unknown)} cannot be used with {name}; columns= and drop= "
             "(--columns, --drop) are for tables, such as CSV and Parquet files"
+        )
+    if unknown:
+        accepted = [option for option, each in known.items() if each.kind is each.KEYWORD_ONLY]
+        raise ParameterError(
+            f"unknown option {unknown[0]!r} for {name}: its format takes {' and '.join(accepted) or 'no options'}"
         )
 
 
 def _format_of_scheme(scheme: str) -> Format:
     from_files = {form.name: form for form in formats() if form.open_path is not Format.open_path}
+    if scheme in URL_SCHEMES:
+        raise DataError(f"{scheme}:// is a URL, and these are not supported: download the file first")
     if scheme not in from_files:
         raise DataError(f"{scheme}:// is none of {', '.join(f'{name}://' for name in from_files)}")
     return from_files[scheme]

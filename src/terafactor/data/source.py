@@ -20,7 +20,7 @@ MUST_BE_FINITE = "every entry must be finite: drop such rows or columns, or fill
 """Advice in errors about infinities, which never mark missing values, and about NaN where nothing may be missing."""
 
 MAY_BE_MISSING = (
-    "every entry must be finite: drop such rows or columns, fill them in, or pass missing='nan' (--missing nan)"
+    "every entry must be finite: drop such rows or columns, fill them in, or fit with missing='nan' (--missing nan)"
 )
 """Advice in errors about NaN where an estimator can treat it as missing."""
 

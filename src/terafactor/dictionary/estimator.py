@@ -289,6 +289,10 @@ class MaskedDictionaryLearning(
             solver.encode_to(out, *arguments, **options)
         return open_matrix(out)
 
+    def fit_transform(self, X: Any, y: Any = None, *, sparse: bool = False, **parameters: Any) -> Any:
+        """Call :meth:`fit` with X and ``parameters``, and return the :meth:`transform` of X, as CSR if ``sparse``."""
+        return self.fit(X, y, **parameters).transform(X, sparse=sparse)
+
     def inverse_transform(self, X: Any) -> Array:
         """Return ``codes @ components_``, the reconstruction of the rows, including their missing values.
 

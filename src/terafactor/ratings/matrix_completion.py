@@ -218,7 +218,8 @@ class MatrixCompletion(Serving, ModelFileMixin, Reporting, BaseEstimator):
         }
         found: dict[str, Any] = {
             "data": facts, "objective_name": RatingsTask.objective_name, "objective_is_error": True,
-            "row_name": self.stream, "feature_name": "items", "feature_names": [str(item) for item in items.values],
+            "row_name": self.stream, "feature_name": "items", "atom_name": "factors",
+            "feature_names": [str(item) for item in items.values],
         }  # fmt: skip
         if "data" in details:  # that of the run
             names = {"rows": "users", "features": "items"}

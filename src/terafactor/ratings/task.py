@@ -46,6 +46,10 @@ class RatingsTask(Task):
     held_out: RatingTable | None = None
     """Set by :meth:`hold_out`. ``recommend`` excludes these items, too."""
 
+    @property
+    def row_name(self) -> str:
+        return self.estimator.stream
+
     def open_data(self, X: Any) -> RatingTable:
         check_parameters(self.estimator)
         return self.estimator._open_rated(X)

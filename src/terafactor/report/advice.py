@@ -61,6 +61,7 @@ def ended_early(context: ReportContext) -> Notice | None:
             "Resume the run with a larger max_time.",
         ),
         "interrupt": Notice("The run was interrupted.", "The model is usable; resume the run to finish it."),
+        "SIGINT": Notice("The run was interrupted by Ctrl-C.", "Resume it to finish it."),
         "callback": Notice("A callback stopped the run before the last epoch."),
     }
     stopped = Notice(f"The run was stopped by {context.stopped_by}.", "Resume it to finish it.")

@@ -122,6 +122,9 @@ class ReportContext:
     feature_name: str = "features"
     """What features are."""
 
+    atom_name: str = "atoms"
+    """What atoms are."""
+
     objective_is_error: bool = False
     """Whether the objective is a prediction error, comparable between runs that minimize different objectives."""
 

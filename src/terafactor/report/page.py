@@ -31,6 +31,7 @@ STATES = {
     "max_time": "stopped: time limit reached",
     "callback": "stopped by a callback",
     "interrupt": "interrupted",
+    "SIGINT": "interrupted by Ctrl-C",
 }
 
 

@@ -58,6 +58,8 @@ class LiveView:
         Where to show it; None writes to the log only.
     objective_name : str
         Name of what is evaluated.
+    row_name : str
+        What rows are.
     """
 
     def __init__(
@@ -68,12 +70,14 @@ class LiveView:
         row_bytes: int,
         console: Console | None,
         objective_name: str,
+        row_name: str = "rows",
     ) -> None:
         self.recorder = recorder
         self.checkpointer = checkpointer
         self.name = name
         self.row_bytes = row_bytes
         self.objective_name = objective_name
+        self.row_name = row_name
         self.console = console
         self._first: Snapshot | None = None
         self._drawn = 0.0
@@ -143,7 +147,7 @@ class LiveView:
 
     def _speed(self, snapshot: Snapshot) -> str:
         rows, n_bytes = self._rate(snapshot, "n_samples"), self._rate(snapshot, "bytes_read")
-        return f"{number(rows)} rows per second, {data_size(n_bytes)} per second" if rows > 0 else ""
+        return f"{number(rows)} {self.row_name} per second, {data_size(n_bytes)} per second" if rows > 0 else ""
 
     def _rate(self, snapshot: Snapshot, name: str) -> float:
         """Return a count per second since the first step, which may include compilation."""
@@ -152,9 +156,9 @@ class LiveView:
         return (getattr(snapshot, name) - getattr(first, name)) / seconds if seconds > 0 else 0.0
 
     def _bytes(self, snapshot: Snapshot) -> str:
-        """Return the bytes read, and those of whole rows if masks saved some."""
+        """Return the bytes read, and those of dense whole rows if masks or sparsity saved some."""
         whole = snapshot.n_samples * self.row_bytes
-        saved = f" (whole rows in memory: {data_size(whole)})" if snapshot.bytes_read < 0.99 * whole else ""
+        saved = f" ({data_size(whole)} as a dense matrix)" if snapshot.bytes_read < 0.99 * whole else ""
         return f"{data_size(snapshot.bytes_read)}{saved}" if snapshot.bytes_read else ""
 
     def _objective(self) -> str:

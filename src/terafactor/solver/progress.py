@@ -24,8 +24,9 @@ ENDS = {
     "max_time": "the time limit was reached (max_time)",
     "callback": "stopped by a callback",
     "cluster": "the cluster was lost",
+    "SIGINT": "interrupted by Ctrl-C",
 }
-"""What ended a fit; anything else is the name of a signal."""
+"""What ended a fit; anything else is the name of another signal."""
 
 
 class RowsProgress:
@@ -80,10 +81,13 @@ class ProgressBar:
     ----------
     console : rich.console.Console, optional
         Where to show it; standard error by default.
+    row_name : str
+        What rows are.
     """
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(self, console: Console | None = None, row_name: str = "rows") -> None:
         self.console = console or Console(stderr=True)
+        self.row_name = row_name
         self._bar: Progress | None = None
         self._started = time.monotonic()
         self._first: tuple[int, float] | None = None
@@ -112,7 +116,7 @@ class ProgressBar:
         bound = "at most " if snapshot.may_converge else ""
         end = f"{bound}{left:.0f} s left" if snapshot.stopped_by is None else ENDS[snapshot.stopped_by]
         steps = f"{snapshot.batches_done:,} of {bound}{counted(snapshot.batches_to_do, 'step')}"
-        return f"terafactor: {steps}, {speed:,.0f} rows per second, {end}"
+        return f"terafactor: {steps}, {speed:,.0f} {self.row_name} per second, {end}"
 
     def _show_bar(self, snapshot: Snapshot, finished: bool) -> None:
         if self._bar is None:
@@ -120,7 +124,7 @@ class ProgressBar:
                 TextColumn("learning until converged, at most" if snapshot.may_converge else "learning"),
                 BarColumn(),
                 TaskProgressColumn(),
-                TextColumn("{task.fields[speed]} rows per second"),
+                TextColumn(f"{{task.fields[speed]}} {self.row_name} per second"),
                 TimeRemainingColumn(),
                 console=self.console,
             )

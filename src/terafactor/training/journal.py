@@ -55,7 +55,7 @@ class Journal:
         if not task.estimator.verbose or self.console is not None:
             yield []
             return
-        with contextlib.closing(ProgressBar()) as bar:
+        with contextlib.closing(ProgressBar(row_name=task.row_name)) as bar:
             yield [bar]
 
     def end(self, task: Task, signals: StopSignals, advice: Sequence[Any]) -> None:

@@ -26,6 +26,7 @@ from terafactor.runs.parameters import differences, plain_parameters
 from terafactor.runs.report_writer import ReportWriter
 from terafactor.solver.callbacks import Callback, Evaluation, Recorder, Snapshot
 from terafactor.solver.loop import Elapsed
+from terafactor.solver.progress import ENDS
 from terafactor.solver.state_dict import StateDict
 from terafactor.training.journal import Journal, TrainingSetup
 from terafactor.training.signals import StopSignals
@@ -98,7 +99,10 @@ class RunJournal(Journal):
         if self.resume:
             run.config()
         elif run.is_run and run.has_steps:
-            raise ParameterError(f"{run.path} holds a run already: resume it, or choose another directory")
+            raise ParameterError(
+                f"{run.path} holds a run already: continue it with terafactor resume {run.path}, or choose another "
+                "directory"
+            )
 
     def begin(self, task: Task, X: Any, data: Any) -> TrainingSetup:
         """Write the configuration of a new run, or check that of one to resume and read its newest checkpoint."""
@@ -218,7 +222,9 @@ class RunJournal(Journal):
             self.checkpointer.has_written,
         )
         row_bytes = int(self.config["data"].get("row_bytes", 0))
-        view = LiveView(self.recorder, self.checkpointer, signals.name, row_bytes, self.console, task.objective_name)
+        view = LiveView(
+            self.recorder, self.checkpointer, signals.name, row_bytes, self.console, task.objective_name, task.row_name
+        )
         with contextlib.closing(view), super().callbacks(task, begun, signals, others) as bar:
             yield [self._check_n_epochs, self.recorder, self.checkpointer, self.report_writer, view, *bar]
 
@@ -258,11 +264,9 @@ class RunJournal(Journal):
         task.estimator.stopped_by_ = received or stopped_by
         self.report_writer.finish()
         if received is not None and stopped_by == "callback":
-            logger.info("stopped by %s after step %s", received, self.checkpointer.last_step)
-            raise RunInterruptedError(
-                f"stopped by {received} after step {self.checkpointer.last_step}: "
-                f"continue with terafactor resume {self.run.path}"
-            )
+            text = f"{ENDS.get(received, f'stopped by {received}')} after step {self.checkpointer.last_step or 0:,}"
+            logger.info("%s", text)
+            raise RunInterruptedError(f"{text}: continue with terafactor resume {self.run.path}")
         self.run.check_lock()  # the report takes a while
         write_artifact(self._artifact(task), self.run.model, overwrite=True)
         logger.info("run done; model in %s", self.run.model)

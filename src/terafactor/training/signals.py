@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from terafactor.errors import RunInterruptedError
 from terafactor.solver.callbacks import Snapshot
+from terafactor.solver.progress import ENDS
 
 FIT_SIGNALS = ("SIGINT",)
 RUN_SIGNALS = ("SIGTERM", "SIGUSR1", "SIGINT")
@@ -55,7 +56,8 @@ class StopSignals:
     def _receive(self, number: int, frame: FrameType | None) -> None:
         name = signal.Signals(number).name
         if self.in_run and not self.deferred:
-            raise RunInterruptedError(f"stopped by {name} before the first step: run the same command again")
+            end = ENDS.get(name, f"stopped by {name}")
+            raise RunInterruptedError(f"{end} before the first step: run the same command again")
         if not self.deferred or name == self.received == "SIGINT":
             raise KeyboardInterrupt
         self.received = name

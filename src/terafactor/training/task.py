@@ -70,6 +70,11 @@ class Task(ABC):
     def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
 
+    @property
+    def row_name(self) -> str:
+        """What rows are."""
+        return "rows"
+
     def seed(self) -> int:
         """Return the seed given by ``random_state``."""
         return resolve_seed(self.estimator.random_state)

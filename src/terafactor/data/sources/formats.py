@@ -84,6 +84,8 @@ def require(package: str, *, extra: str, purpose: str) -> Any:
 def reading_dtype(stored: Any, name: str) -> np.dtype[np.floating]:
     """Return the type in which stored numbers are read: float32 where that is exact, float64 otherwise."""
     dtype = np.dtype(stored)
+    if dtype.kind == "c":
+        raise DataError(f"{name} holds {dtype}: complex numbers are not supported")
     if dtype.kind not in "fiub" or dtype.itemsize > 8:
         raise DataError(f"{name} holds {dtype}, which is not a number of at most 64 bits: convert it to float32 first")
     small = dtype.itemsize <= 2 or (dtype.kind == "f" and dtype.itemsize == 4)

@@ -153,8 +153,8 @@ def open_raw(
     refuse_inside(path, inside)
     if shape is None or dtype is None:
         raise ParameterError(
-            f"{path} has no header: pass its shape and dtype, as in "
-            f"open_source('raw://{path}', shape=(100, 20), dtype='float32')"
+            f"{path} has no header: pass its shape and dtype in Python, as in "
+            f"open_source('raw://{path}', shape=(100, 20), dtype='float32'), or convert it to .npy"
         )
     if offset < 0:
         raise ParameterError(f"offset must be the bytes before the first number, at least 0, got {offset}")

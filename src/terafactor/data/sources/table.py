@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
 import glob
-import itertools
 import json
 import re
 import warnings
@@ -53,6 +53,9 @@ MAX_LISTED = 10
 
 DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 """A number with a decimal comma."""
+
+NO_COMMAS = "write decimal points, not commas"
+"""Advice about decimal commas, which does not include dropping the columns: usually, all columns have them."""
 
 RATING_COLUMNS = [
     re.compile(names, re.IGNORECASE)
@@ -280,7 +283,11 @@ def _select_columns(
     dropped = [] if drop is None else _names(drop)
     unknown = [column for column in (*chosen, *dropped) if column not in schema]
     if unknown:
-        raise DataError(f"{name} has no column {unknown[0]!r}; it has {', '.join(map(repr, list(schema)[:20]))}")
+        listed, more = ", ".join(map(repr, list(schema)[:MAX_LISTED])), len(schema) - MAX_LISTED
+        close = difflib.get_close_matches(str(unknown[0]), list(schema), n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        listed += f" and {more:,} more" if more > 0 else ""
+        raise DataError(f"{name} has no column {unknown[0]!r}{hint}; it has {listed}")
     chosen = [column for column in chosen if column not in dropped]
     if not chosen:
         raise DataError(f"no column of {name} is left: select at least one")
@@ -312,8 +319,8 @@ def _first_text(frame: Any, texts: Collection[str]) -> str:
         for row, value in enumerate(frame[column]):
             if isinstance(value, str) and not _is_number(value):
                 comma = DECIMAL_COMMA.fullmatch(value)
-                advice = "write decimal points, not commas" if comma else "write a number, or nothing if it is missing"
-                return f"{column!r} contains {value!r} at row {row}: {advice}, or "
+                advice = NO_COMMAS if comma else "write a number, or nothing if it is missing, or "
+                return f"{column!r} contains {value!r} at row {row}: {advice}"
     return ""
 
 
@@ -336,11 +343,15 @@ def refuse_text(types: Mapping[str, Any], name: str, *, example: str = "", way_o
     """
     if not types:
         return
-    listed = ", ".join(f"{column!r} ({kind})" for column, kind in itertools.islice(types.items(), MAX_LISTED))
+    some = list(types)[:MAX_LISTED]
+    listed = ", ".join(f"{column!r} ({types[column]})" for column in some)
     more = f" and {len(types) - MAX_LISTED} more" if len(types) > MAX_LISTED else ""
     noun, verb = ("column", "is not a number") if len(types) == 1 else ("columns", "are not numbers")
-    names, option = list(types), ",".join(map(str, types))
-    default = f"open_source(..., drop={names!r}) (--drop {option}), or select others with columns= (--columns)"
+    if example.endswith(NO_COMMAS):
+        raise DataError(f"{noun} {listed}{more} of {name} {verb}: {example}")
+    rest = ("", "") if len(types) <= MAX_LISTED else (", ...", ",...")
+    names, option = (f"[{', '.join(map(repr, some))}{rest[0]}]", ",".join(map(str, some)) + rest[1])
+    default = f"open_source(..., drop={names}) (--drop {option}), or select others with columns= (--columns)"
     raise DataError(
         f"{noun} {listed}{more} of {name} {verb}: {example}leave out the {noun} with "
         f"{way_out.format(names=names) or default}"

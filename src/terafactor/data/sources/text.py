@@ -77,6 +77,8 @@ def open_text(
         raise DataError(f"{path} cannot be read as lines of numbers in UTF-8: {reason}") from error
     if frame[:, -1].null_count():
         _refuse_short_lines(read, separator, len(frame.columns), path)
+    if len(frame.columns) == 1 and _is_row_of_numbers(frame[0, 0] if len(frame) else None):
+        raise DataError(f"no separator found in {path}: separate numbers by , ; | or tabs")
     if numbered and columns is None:
         warnings.warn(f"the first line of {path}, 0, 1, 2, ..., is read as column names", FitWarning, stacklevel=2)
     index = {""} if named and frame.columns[0] == "" and len(frame.columns) > 1 else set[str]()
@@ -92,6 +94,12 @@ def open_text(
     if not named:
         source.feature_names = None
     return source
+
+
+def _is_row_of_numbers(value: object) -> bool:
+    """Return whether a field holds several numbers, separated by spaces."""
+    fields = value.split() if isinstance(value, str) else []
+    return len(fields) > 1 and all(map(_is_number, fields))
 
 
 def _are_default_names(fields: list[str]) -> bool:

@@ -132,7 +132,7 @@ class Serving:
             table = self._with_known_items(self._open(histories))
             codes, seen = self._encode(table), RatingHistory.of(table)
         else:
-            numbers = np.arange(len(self.users_)) if users is None else self._known[0].find(users)
+            numbers = np.arange(len(self.users_)) if users is None else self._user_numbers(users)
             codes, seen = self._model.codes_of(numbers), self._history.take(numbers)
         excluded = seen if exclude_seen else RatingHistory.empty(len(codes.factors))
         candidates = None if allowed is None else np.unique(self._known[1].find(allowed))
@@ -200,12 +200,23 @@ class Serving:
         for role, known, ids, unknown in zip(("user", "item"), self._known, given, all_unknown, strict=True):
             # New users with known items are legitimate; text ids for integer ids are a mistake.
             if unknown and len(known) and (all(all_unknown) or ids.dtype.kind != known.values.dtype.kind):
-                example, expected = ids[:1].tolist()[0], known.values[:1].tolist()[0]
-                logger.warning(
-                    "no %s is known, so all get average predictions: %r is none of the %d ids of the model, such as %r",
-                    role, example, len(known), expected,
-                )  # fmt: skip
+                self._warn_unknown(role, known, ids, "average predictions")
         return found
+
+    def _warn_unknown(self, role: str, known: Ids, given: Array, instead: str) -> None:
+        example, expected = given[:1].tolist()[0], known.values[:1].tolist()[0]
+        logger.warning(
+            "no %s is known, so all get %s: %r is none of the %d ids of the model, such as %r",
+            role, instead, example, len(known), expected,
+        )  # fmt: skip
+
+    def _user_numbers(self, users: Any) -> Array:
+        """Return the numbers of users, and warn if none is known."""
+        given = as_ids(users)
+        numbers = self._known[0].find(given)
+        if len(numbers) and numbers.max() < 0 and len(self._known[0]):
+            self._warn_unknown("user", self._known[0], given, "items for the average user")
+        return numbers
 
     def _with_known_items(self, table: RatingTable) -> RatingTable:
         """Return the ratings of known items, with the item numbers of the model."""

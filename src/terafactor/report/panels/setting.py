@@ -12,7 +12,7 @@ TABLES = """
 <div class="columns">
 {% for heading, values in tables if values %}
   <table class="settings"><caption>{{ heading }}</caption><tbody>
-  {% for name, value in values.items() %}
+  {% for name, value in values.items() if value is not none %}
     <tr><th>{{ name }}</th><td>{{ value | setting }}</td></tr>
   {% endfor %}
   </tbody></table>

@@ -95,7 +95,7 @@ def _model_tiles(context: ReportContext) -> list[tuple[str, str, str]]:
     reduction = context.parameters.get("reduction", 1)
     share = "all in each step" if reduction == 1 else fragment("one in {{ r | number }} in each step", r=reduction)
     return [
-        ("atoms", fragment("{{ n | count }}", n=n_atoms), "learned"),
+        (context.atom_name, fragment("{{ n | count }}", n=n_atoms), ""),
         (context.feature_name, fragment("{{ n | count }}", n=n_features), share),
     ]
 
