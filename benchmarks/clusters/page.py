@@ -54,8 +54,8 @@ for merges and {task:g} ms per task. A worker has one thread; a machine that run
 
 MEMORY = """## Memory of a worker
 
-Data of {data:,.0f} MB in 40 files. `plan` said {said:,.0f} MB per worker; the peaks of the workers were {used:,.0f} MB
-at most, libraries and compiled kernels included. Their memory limit was a tenth of the data.
+Data of {data:,.0f} MB in 40 files. `plan` estimated {said:,.0f} MB per worker; the peaks of the workers were
+{used:,.0f} MB at most, libraries and compiled kernels included. Their memory limit was a tenth of the data.
 """
 
 RECORDS = """## One task per record

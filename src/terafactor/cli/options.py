@@ -108,7 +108,7 @@ PROJECTION = Parameter(
     option(
         Literal["masked", "exact"],
         SOLVER,
-        "With masked: project masked entries, or whole atoms (exact).",
+        "With --statistics masked: project masked entries, or whole atoms (exact).",
         metavar="NAME",
     ),
     "masked",
@@ -158,7 +158,7 @@ DICTIONARY = (
         option(
             Literal["nan", "absent"] | None,
             PROBLEM,
-            "nan: NaN is missing; absent: entries not stored are missing.",
+            "Missing values: nan, or absent (not stored); default: none.",
             metavar="NAME",
         ),
         None,
@@ -182,7 +182,7 @@ DICTIONARY = (
     FORGETTING,
     Parameter(
         "tol",
-        or_auto(SOLVER, "T", "Relative decrease of the objective to stop at."),
+        or_auto(SOLVER, "T", "Relative tolerance; auto: 0.005, 0 with --epochs."),
         "auto",
         parse=number_or_auto,
     ),
@@ -211,7 +211,9 @@ BRAIN = (
     Parameter("batch_size", option(int, SOLVER, "Volumes per step.", min=1, metavar="B"), 40),
     Parameter(
         "n_epochs",
-        option(float | None, SOLVER, "Passes; default: at least 150 steps, 30 with each voxel.", metavar="N"),
+        option(
+            float | None, SOLVER, "Passes; default: enough for 150 steps and 30 updates of each voxel.", metavar="N"
+        ),
         None,
         "epochs",
     ),
@@ -245,11 +247,19 @@ RATINGS = (
     PROJECTION,
     Parameter(
         "codes",
-        option(str, SOLVER, "With masked: codes for predictions, recomputed (refit) or last.", metavar="NAME"),
+        option(
+            str, SOLVER, "With --statistics masked: codes for predictions, recomputed (refit) or last.", metavar="NAME"
+        ),
         "refit",
     ),
-    Parameter("damping", option(float, SOLVER, "With masked: pseudo-ratings per user and item.", metavar="N"), 0.0),
-    Parameter("forgetting", option(float, SOLVER, "With masked: weight t^-W of step t.", metavar="W"), 0.9),
+    Parameter(
+        "damping",
+        option(float, SOLVER, "With --statistics masked: pseudo-ratings per user and item.", metavar="N"),
+        0.0,
+    ),
+    Parameter(
+        "forgetting", option(float, SOLVER, "With --statistics masked: weight t^-W of step t.", metavar="W"), 0.9
+    ),
     Parameter("memory", option(float, SOLVER, "Passes until the weight of a rating is 1/e.", metavar="N"), 0.56),
     Parameter(
         "batch_size", option(int | None, SOLVER, "Users per step; default: a tenth of them.", min=1, metavar="B"), None
@@ -302,7 +312,7 @@ CHECKPOINTS = (
     ),
     Parameter(
         "keep_every",
-        option(int | None, RUN, "Keep the last two, and every N-th by steps.", min=1, metavar="N"),
+        option(int | None, RUN, "Also keep every N-th; the last two are always kept.", min=1, metavar="N"),
         None,
     ),
 )

@@ -25,7 +25,7 @@ def pack(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the store; must not exist.")],
     cluster: Values,
     block_rows: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Rows per block, read together; use the batch size.")
+        int, typer.Option(min=1, metavar="N", help="Rows per block, read together; choose the batch size of the fit.")
     ] = 40,
     dtype: Annotated[
         Literal["float32", "float64", "int16"] | None,
