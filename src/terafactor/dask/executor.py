@@ -50,11 +50,11 @@ class Job:
 
 
 _local = threading.local()
-"""The shard that each thread of a worker used last: its data are open."""
+"""The last shard of each thread of a worker, kept because its data are open."""
 
 
 def advance_shard(job: Job, state: State, numbers: range, blocks: dict[int, Any] | None = None) -> ShardResult:
-    """Do the steps of one shard in one round. blocks: the chunks of a Dask array that it needs."""
+    """Run the steps of one shard in one round. blocks: the chunks of a Dask array that it needs."""
     if getattr(_local, "key", None) != job.key or blocks is not None:
         source = job.open()
         if blocks is not None:

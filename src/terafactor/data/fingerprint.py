@@ -17,7 +17,7 @@ N_ROWS = 16
 """Rows sampled from a larger matrix, evenly spaced."""
 
 N_FEATURES = 4096
-"""Features read of each sampled row, at least, where there are as many."""
+"""Smallest number of features that are read of each sampled row, unless there are fewer."""
 
 
 def fingerprint(source: MatrixSource) -> str:

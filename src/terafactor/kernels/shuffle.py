@@ -1,4 +1,4 @@
-"""Random permutations, several times as fast as NumPy's, which would slow masks over many features down."""
+"""Random permutations, several times as fast as those of NumPy, with which drawing masks would be slow."""
 
 import numpy as np
 

@@ -72,7 +72,7 @@ class Checkpointer:
     make_artifact : callable taking a StateDict and returning an Artifact
         Returns the content of a checkpoint.
     before : callable taking a Snapshot
-        Called before each checkpoint, to write files that must not be older.
+        Called before each checkpoint, to write files that must be at least as new.
     """
 
     def __init__(

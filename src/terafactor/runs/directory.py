@@ -52,7 +52,7 @@ CONFIG: Schema = {
     "parameters": TABLE,
 }
 HOLDOUT: Schema = {"rows": COUNT.optional()}
-"""The task that chose the rows checks the other fields."""
+"""Fields that every task writes; the task that held out the rows checks its own."""
 
 
 class RunDirectory:

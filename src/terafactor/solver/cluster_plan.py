@@ -86,7 +86,7 @@ class ClusterPlan:
 
     @property
     def speedup(self) -> float:
-        """How much sooner the same rows are learned from than by steps on this machine."""
+        """Time of the same number of steps on this machine, divided by the time on the cluster."""
         return self.shards * self.round_steps * self.local_step_seconds / self.round_seconds
 
     def as_dict(self) -> dict[str, Any]:

@@ -51,12 +51,12 @@ class RunningFit(Protocol):
         """Return the atoms (k, p); do not modify them."""
 
     def state_dict(self) -> StateDict:
-        """Return all that another fit needs to continue from here."""
+        """Return the state, from which another fit can continue."""
 
 
 @dataclass(frozen=True)
 class Elapsed:
-    """What a fit had used before it was interrupted."""
+    """Time and bytes that a fit had used before it was interrupted."""
 
     seconds: float = 0.0
     bytes_read: int = 0

@@ -184,10 +184,10 @@ def encoded(
 
 
 def row_tasks(source: MatrixSource, n_components: int, *, missing: bool = False) -> list[list[range]]:
-    """Return the parts in which rows are encoded, by the record in which they begin: one task per record.
+    """Return the parts in which rows are encoded, grouped by the record that holds their first row.
 
-    The bits of codes depend on the part that they are computed in. A part may end in a later record, if records are
-    small; records in which none begins have no task.
+    Each group is a task. The bits of codes depend on the part in which they are computed, so small records may share a
+    part; a record in which no part begins has no task.
     """
     starts = [rows.start for rows in source.records]
     parts = all_parts(source, n_components, missing)

@@ -111,7 +111,7 @@ class Plan:
     """Time of a step, including reading, measured on a few steps."""
 
     cluster: ClusterPlan | None = None
-    """The same fit on a cluster, if one was asked for."""
+    """Plan of the same fit on a cluster; None unless ``workers`` was given."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return all numbers, including the computed ones, as plain values."""

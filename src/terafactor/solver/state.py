@@ -76,7 +76,7 @@ class State:
     """(rows seen, objective on a sample of rows) of the last convergence checks."""
 
     intact: bool = field(default=True, metadata={"saved": False})
-    """False while ``partial_fit`` changes the state of a model in place, and forever after a failure."""
+    """False while ``partial_fit`` changes the state in place; it stays False if ``partial_fit`` fails."""
 
     @classmethod
     def start(cls, dictionary: Array, problem: Problem) -> Self:

@@ -1,4 +1,4 @@
-"""Journals: what a training keeps besides the model. :mod:`terafactor.training.run` has the one for run directories."""
+"""Journals record a fit: nothing, its history or, in :mod:`terafactor.training.run`, a whole run directory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TrainingSetup:
 
 
 class Journal:
-    """Keeps nothing. Used by ``partial_fit``."""
+    """Records nothing. Used by ``partial_fit``."""
 
     in_run = False
     """Whether SIGTERM and SIGUSR1 are handled as well as Ctrl-C."""
@@ -65,7 +65,7 @@ class Journal:
 
 
 class FitJournal(Journal):
-    """Keeps the history on the estimator. Used by ``fit``.
+    """Records the history on the estimator. Used by ``fit``.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ class Trainer:
     task : Task
         What the estimator contributes.
     journal : Journal, optional
-        What is kept besides the model; by default the history.
+        Records the fit; by default its history only.
     callbacks : sequence of Callback
         Called after every advance, before those of the estimator.
 

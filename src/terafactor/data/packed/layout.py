@@ -34,10 +34,10 @@ TILE_WIDTH = 2000
 """Largest number of features per tile."""
 
 TILES_PER_ROW = 128
-"""Smallest number of tiles, where there are as many features: a mask is a whole number of tiles."""
+"""Smallest number of tiles, unless there are fewer features: masks are drawn from whole tiles."""
 
 MAX_LENGTH, MAX_ROWS = 2**31, 2**63
-"""Features, and rows of a block, are fewer than the first; rows of a store fewer than the second."""
+"""Exclusive upper bounds: of the features of a store and the rows of a block, and of the rows of a store."""
 
 STORED_DTYPES = ("float32", "float64", "int16")
 CHECKSUM_BYTES = 4

@@ -274,9 +274,9 @@ def _tile_reader(name: str | None) -> Callable[..., Array]:
 
 
 def _is_packed(path: Path) -> bool:
-    """Return whether a folder is a packed store, by its metadata or, if these are lost, by its records."""
+    """Return whether a folder is a packed store: by its metadata or, if they are lost, by its records."""
     if (path / "permutations" / "zarr.json").is_file() and (record_path(path, 0) / "zarr.json").is_file():
-        return True  # other metadata in their place would make it a Zarr array without chunks: zeros
+        return True  # with other metadata, the folder would be read as a Zarr array without chunks, all zeros
     try:
         return "terafactor" in json.loads(read_metadata(path / "zarr.json"))["attributes"]
     except (DataError, ValueError, RecursionError, KeyError, TypeError):

@@ -18,7 +18,7 @@ from terafactor.data.packed.layout import CHECKSUM_BYTES, PackedLayout, shard_pa
 from terafactor.data.preadv import read_at
 
 READ_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
-"""Flags to open a file with; a pipe in its place is not waited for."""
+"""Flags to open a file with. Non-blocking: if a pipe has replaced the file, opening it does not wait."""
 
 
 class DamagedShardError(Exception):

@@ -1,7 +1,7 @@
 """Backends: the arithmetic of a step on matrices with p columns.
 
-``numpy`` is the plain mathematics, ``threaded`` the same on tiles, threads and BLAS. Codes are computed from k x k and
-b x k matrices by the penalty, not by a backend.
+``numpy`` is the plain mathematics; ``threaded`` computes the same with tiles, threads and BLAS. Codes are computed by
+the penalty, from k x k and b x k matrices, not by a backend.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class Backend(Protocol):
         """Move each atom to its minimizer given the others and project it, with entries outside the mask fixed.
 
         atoms (k, s) in/out and data_code (k, s), in C order; code_gram (k, k); ball: ``NormBall.as_scalars()``;
-        sizes (k,) in/out: psi of atoms over all features; multipliers (k,) in/out: where searches start; whole: s is p.
+        sizes (k,) in/out: psi of atoms over all features; multipliers (k,) in/out: starting points of the searches;
+        whole: whether s is p.
         """
 
     def sweep_whole_atoms(
@@ -80,7 +81,7 @@ class Backend(Protocol):
 
 
 BACKENDS: dict[str, Callable[[int], Backend]] = {"threaded": ThreadedBackend, "numpy": NumpyBackend}
-"""Factories of backends by name; the argument is a number of threads. Add your own here."""
+"""Backends by name: functions of the number of threads. Add your own here."""
 
 _chosen = "threaded"
 

@@ -30,7 +30,7 @@ SPARSE = 0.25
 """Share of nonzero codes below which skipping the zeros beats the dense matrix product."""
 
 NOT_MOVED = -1.0
-"""Size of an atom that the sweep did not move; those of the others are >= 0, or NaN."""
+"""Marks, among the sizes of atoms (>= 0, or NaN), an atom that the sweep did not move."""
 
 
 class ThreadedBackend(Threads):
@@ -71,7 +71,7 @@ class ThreadedBackend(Threads):
         return self._correlate(values, atoms, np.empty((0, 0, 0), atoms.dtype))
 
     def _correlate(self, values: Array, atoms: Array, grams: Array) -> Array:
-        """Put the Gram matrix of each tile in ``grams``, unless it is empty; return ``values @ atoms.T``, float64."""
+        """Return ``values @ atoms.T`` in float64, and write the Gram matrix of each tile to ``grams``, unless empty."""
         dtype, n_parts = atoms.dtype, n_tiles(atoms.shape[1])
         products = np.empty((n_parts, len(values), len(atoms)), dtype)
         gemm, syrk = address("gemm", dtype), address("syrk", dtype)

@@ -1,4 +1,4 @@
-"""Learners: ways of stepping, one file each. Their caches live inside one call of ``advance``."""
+"""Learners: implementations of the steps of a fit, one file each. Their caches live within one call of ``advance``."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from terafactor.solver.state import State
 
 
 class Stepper(Protocol):
-    """What a fit advances its state with: a learner, or rounds of learners on shards."""
+    """Advances the state of a fit: a learner, or rounds of learners on shards."""
 
     def read(self, stream: BatchStream, start: int, stop: int) -> Generator[Any, None, None]:
         """Return a generator of the data of each :meth:`advance`, for batches ``start`` to ``stop`` (excluded)."""
 
     def advance(self, state: State, data: Any) -> Evidence:
-        """Do one step per batch of ``data``, an item from :meth:`read`; change ``state`` only."""
+        """Run one step per batch of ``data``, an item from :meth:`read`; change ``state`` only."""
 
 
 class Learner(Stepper, Protocol):
-    """One way of stepping. It depends on state and data only, so a worker can run it on copies of these."""
+    """An implementation of steps. It depends on state and data only, so a worker can run it on copies of these."""
 
     order: Literal["C", "F"]
     """Memory order of the state that it needs."""
@@ -42,7 +42,7 @@ class Learner(Stepper, Protocol):
 
 
 LEARNERS: list[type[Learner]] = [SparseLearner, BatchLearner]
-"""The first that applies is used. Insert your own in front."""
+"""The first learner that applies is used. Insert your own in front."""
 
 
 def choose_learner(

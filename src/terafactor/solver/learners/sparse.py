@@ -76,7 +76,7 @@ FREQUENT = 1 / 8
 
 
 class SparseLearner(BatchLearner):
-    """Does a group of steps at a time, without touching the features in between."""
+    """Runs groups of steps, and computes on features only at the end of each group."""
 
     def __init__(self, problem: Problem, options: SolverOptions, backend: Backend) -> None:
         super().__init__(problem, options, backend)
@@ -84,7 +84,7 @@ class SparseLearner(BatchLearner):
 
     @classmethod
     def applies(cls, source: MatrixSource, problem: Problem, options: SolverOptions) -> bool:
-        """Whether rows are sparse and whole, and projecting is a division: the l2 ball, without positivity."""
+        """Return whether rows are sparse and whole, and the ball is l2 without positivity: projecting is a division."""
         l1_weight, l2_weight, _, positive = problem.constraint.as_scalars()
         if problem.constraint.updates_atoms or options.reduction > 1 or options.missing:
             return False
@@ -110,7 +110,7 @@ class SparseLearner(BatchLearner):
         return Evidence(len(data.parts), data.n_bytes, worst, data.rows, codes)
 
     def _advance_in_subspace(self, state: State, data: SparseBatches, codes: Array) -> int:
-        """Do steps until one needs the features; put their codes in ``codes`` (m, k), and return their number, >= 1."""
+        """Run steps until one needs the features; write their codes to ``codes`` (m, k), return their number, >= 1."""
         subspace, dtype = Subspace(state, data.values, self.backend), state.dictionary.dtype
         count, n_done, moved = int(state.feature_counts[0]), 0, True
         while moved and n_done < len(data.parts):
@@ -214,7 +214,7 @@ class Subspace:
         return upper + np.triu(upper, 1).T
 
     def _fill_inner_products(self, dictionary: Array, data_code: Array) -> None:
-        """Compute those of rows with atoms, with statistics, and with rows before them: half of that with themselves.
+        """Compute inner products of rows with atoms, with statistics, and with earlier rows of the group.
 
         Columns that many rows store are multiplied as a dense matrix, the others by pairs of stored entries.
         """
