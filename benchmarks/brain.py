@@ -153,7 +153,7 @@ def recovery(quick: bool) -> Iterator[Result]:
 
 
 def speed(quick: bool) -> Iterator[Result]:
-    """2: CPU time of fits without masking, in turns, to an objective on held-out runs that is no worse.
+    """2: CPU time of fits without masking, in turns, to an objective on held-out runs that is as good or better.
 
     For each penalty of nilearn, whose objectives and times differ by it: how many times longer it takes than the
     shortest fit of ours that ends at its objective or below. That is known only afterwards, so two fits that are not

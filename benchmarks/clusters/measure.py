@@ -204,20 +204,20 @@ def loopback(client: Any, n_bytes: int) -> float:
 
 
 def worker_memory(size: Size) -> dict[str, Any]:
-    """Return the peak memory of workers on data of ten times their limit, and what the plan said."""
+    """Return the peak memory of workers on data of ten times their limit, and the estimate of the plan."""
     n_features, n_rows, random = size.n_features // 10, 2 * size.n_rows, np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as name:
         paths = [Path(name) / f"record-{number:02d}.npy" for number in range(40)]
         for path in paths:
             np.save(path, random.standard_normal((n_rows, n_features), np.float32))
         estimator = MaskedDictionaryLearning(20, alpha=1.0, shards=2, n_epochs=1, random_state=0)
-        said = estimator.plan(paths, workers=2).cluster
-        assert said is not None
+        planned = estimator.plan(paths, workers=2).cluster
+        assert planned is not None
         limit = max(4 * n_rows * n_features * 4, 500_000_000)  # a tenth of the data; libraries alone take 300 MB
         with workers(2, Path(name), memory_limit=limit) as client:
             dask.on_cluster(estimator, client).fit(paths)
             used = list(client.run(peak_memory).values())
-    return {"said": said.worker_bytes, "used": used, "data_bytes": 40 * n_rows * n_features * 4}
+    return {"said": planned.worker_bytes, "used": used, "data_bytes": 40 * n_rows * n_features * 4}
 
 
 def peak_memory() -> int:

@@ -115,7 +115,7 @@ class TestGlobalSignal:
         np.testing.assert_allclose(global_signal_shares(rows), expected)
         assert global_signal_shares(np.zeros((3, 4))) == (0, 0)
 
-    def test_a_few_networks_are_no_global_signal(self, recwarn):
+    def test_a_few_networks_are_not_a_global_signal(self, recwarn):
         BrainDictionaryLearning(3, batch_size=10, n_epochs=10, random_state=0, store=False).fit([dense(series())])
         assert global_signal_shares(series())[0] > 0.3
         assert not recwarn.list

@@ -124,7 +124,7 @@ class TestNewImages:
         assert "no confounds for 1 image(s)" in caplog.text
         assert "alone_bold.nii.gz" in caplog.text
 
-    def test_tables_of_the_fit_ask_for_those_of_new_images(self, study, tmp_path, caplog):
+    def test_tables_of_the_fit_require_those_of_new_images(self, study, tmp_path, caplog):
         atlas = self.fitted(study, study.confounds[:2])
         atlas.transform(study.images[3], confounds=study.confounds[3])
         atlas.transform(study.images[3], confounds=False)

@@ -177,7 +177,7 @@ def test_a_selection_that_cannot_be_made_is_an_error():
             invoke(command, "X.npy", "--columns", "a")
 
 
-@pytest.mark.parametrize("names", [["a"], ["a", "b c"], ["a,b", 'say "x"', " c "], [""]])
+@pytest.mark.parametrize("names", [["a"], ["a", "b c"], ["a,b", 'see "x"', " c "], [""]])
 def test_names_survive_a_round_trip_through_an_option(names):
     assert parse_names(join_names(names)) == names
 

@@ -1,4 +1,4 @@
-"""What is said about clusters that do not fit: versions, memory, options of the command line."""
+"""Errors and warnings about unsuitable clusters: versions, memory, options of the command line."""
 
 import logging
 from types import SimpleNamespace

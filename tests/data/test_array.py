@@ -87,7 +87,7 @@ def test_what_is_read_is_row_major_whatever_the_array(columns):
         (np.array([[1.0, 2.0], [3.0, np.nan]]), "NaN at row 1, column 1"),
     ],
 )
-def test_what_is_no_matrix_of_finite_floats_is_refused(array, message):
+def test_arrays_other_than_matrices_of_finite_floats_are_refused(array, message):
     with pytest.raises(DataError, match=message):
         ArraySource(array)
 

@@ -299,7 +299,7 @@ def test_sparse_columns_of_a_pandas_frame_are_filled_in(fill):
 
 
 @pytest.mark.parametrize("name", [None, "subject"])
-def test_the_index_of_a_pandas_frame_is_no_feature(tmp_path, name):
+def test_the_index_of_a_pandas_frame_is_not_a_feature(tmp_path, name):
     pandas = pytest.importorskip("pandas")
     table = pytest.importorskip("pyarrow").Table
     index = pandas.Index(np.arange(37)[::-1] * 1000, name=name)
@@ -404,7 +404,7 @@ def test_a_file_that_shrinks_later_is_noticed(tmp_path):
         source.read(np.array([30]))
 
 
-def test_datasets_that_are_no_matrix_are_refused(tmp_path):
+def test_datasets_that_are_not_a_matrix_are_refused(tmp_path):
     path = write_hdf5(tmp_path / "file.h5", values())
     with pytest.raises(DataError, match="no dataset '/other'; it has /deep/values"):
         open_source(f"{path}::/other")
@@ -462,7 +462,7 @@ def test_batches_of_two_types_are_kept_as_one_that_is_named():
 def test_entries_absent_from_sparse_blocks_of_a_dask_array_can_be_missing():
     dask_array = pytest.importorskip("dask.array")
     matrix = sparse.random_array((20, 9), density=0.3, format="csr", rng=np.random.default_rng(0))
-    matrix.data[0] = 0  # stored, hence not absent
+    matrix.data[0] = 0  # stored, so not absent
     dense = dask_array.from_array(matrix.toarray(), chunks=(8, 6))
     blocks = dask_array.from_array(matrix, chunks=(8, 6))
     rows, columns = np.array([17, 3, 4]), np.array([8, 0, 5])
@@ -527,7 +527,7 @@ def test_compressed_text_and_columns_by_name(tmp_path):
         (b"x,y\n", r"t.csv.*at least one"),
     ],
 )
-def test_text_that_is_no_matrix(tmp_path, content, message):
+def test_text_that_is_not_a_matrix(tmp_path, content, message):
     (tmp_path / "t.csv").write_bytes(content)
     with pytest.raises(DataError, match=message):
         open_source(tmp_path / "t.csv")
@@ -552,7 +552,7 @@ def test_a_fit_to_text(tmp_path):
 
 
 @pytest.mark.parametrize(("suffix", "write"), [("parquet", "write_parquet"), ("arrow", "write_ipc")])
-def test_a_name_with_brackets_is_no_pattern(tmp_path, suffix, write):
+def test_a_name_with_brackets_is_not_a_pattern(tmp_path, suffix, write):
     polars = pytest.importorskip("polars")
     getattr(polars.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]}), write)(tmp_path / f"t1.{suffix}")
     getattr(polars.DataFrame({"a": [5.0], "b": [6.0]}), write)(tmp_path / f"t[1].{suffix}")

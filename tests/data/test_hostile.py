@@ -214,7 +214,7 @@ def test_the_limit_is_what_is_available_by_default_and_can_be_raised(tmp_path, m
     assert min(open_source(path).shape) >= 2
 
 
-def test_a_limit_that_is_no_number_is_refused(tmp_path, monkeypatch):
+def test_a_limit_that_is_not_a_number_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("TERAFACTOR_MAX_BYTES", "much")
     with pytest.raises(ParameterError, match="TERAFACTOR_MAX_BYTES must be a number of bytes, got 'much'"):
         open_source(write_text(tmp_path / "t.csv"))
@@ -371,7 +371,7 @@ def test_a_zarr_chunk_that_cannot_be_decoded_is_named(tmp_path):
 
 @pytest.mark.parametrize("read", [open_source, read_ratings])
 def test_a_table_on_which_polars_panics_is_named(tmp_path, monkeypatch, read):
-    """Some damaged files end in a panic of its threads, which is no Exception."""
+    """Some damaged files end in a panic of its threads, which is not an Exception."""
     polars = pytest.importorskip("polars")
     polars.DataFrame({"user": [1, 2], "item": [1, 2], "rating": [1.0, 2.0]}).write_parquet(tmp_path / "t.parquet")
 

@@ -1,4 +1,4 @@
-"""Data as people first bring them: tables with an index or with text, and objects that are no matrix."""
+"""Data as people first bring them: tables with an index or with text, and objects other than matrices."""
 
 import datetime
 import re
@@ -24,7 +24,7 @@ def pandas_frame(**extra):
 
 @pytest.mark.parametrize("index", [None, "text", "shuffled"])
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.csv.gz"])
-def test_the_unnamed_index_that_pandas_writes_to_text_is_no_feature(tmp_path, name, index):
+def test_the_unnamed_index_that_pandas_writes_to_text_is_not_a_feature(tmp_path, name, index):
     frame = pandas_frame()
     if index == "text":
         frame.index = [f"row {number}" for number in range(12)]
@@ -149,7 +149,7 @@ def test_text_columns_are_named_with_both_ways_out(tmp_path, kind):
         ("a;b\n1,5;2,5\n", r"'a' contains '1,5' at row 0: write decimal points, not commas$"),
     ],
 )
-def test_the_first_value_that_is_no_number_is_named(tmp_path, text, message):
+def test_the_first_value_that_is_not_a_number_is_named(tmp_path, text, message):
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(DataError, match=message):
         open_source(tmp_path / "t.csv")
@@ -296,7 +296,7 @@ def test_a_frame_of_mixed_objects_is_refused():
         ([datetime.date(2020, 1, 1)], DataTypeError, r"X contains datetime.date\(2020, 1, 1\)"),
     ],
 )
-def test_what_is_no_matrix_is_refused_by_name(X, error, message):
+def test_data_that_is_not_a_matrix_is_refused_by_name(X, error, message):
     with pytest.raises(error, match=message):
         MaskedDictionaryLearning(2).fit(X)
 

@@ -51,7 +51,7 @@ def test_text_that_leads_nowhere_is_refused(text, message):
 
 
 @pytest.mark.parametrize("scheme", ["", "npy://"])
-def test_a_folder_is_no_npy_file(tmp_path, scheme):
+def test_a_folder_is_not_an_npy_file(tmp_path, scheme):
     (tmp_path / "X.npy").mkdir()
     with pytest.raises(DataError, match=r"X.npy is a folder, not a .npy file: .* pass a glob, such as .*X.npy/\*.npy"):
         open_source(f"{scheme}{tmp_path}/X.npy")

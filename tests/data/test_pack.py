@@ -100,7 +100,7 @@ def test_damaged_documents_of_an_unfinished_store_are_refused(tmp_path, content)
 
 
 @pytest.mark.parametrize("name", ["", "records", "permutations", "permutations/c", "unfinished", "unfinished/0"])
-def test_links_in_the_place_of_an_unfinished_store_are_refused(tmp_path, name):
+def test_links_instead_of_an_unfinished_store_are_refused(tmp_path, name):
     (tmp_path / "elsewhere").mkdir()
     link = tmp_path / "store.partial" / name
     link.parent.mkdir(parents=True, exist_ok=True)

@@ -114,7 +114,7 @@ def test_strided_images_are_read_as_they_look():
         ([np.where(image(5, 5) >= 0, np.nan, 0)], (2, 2), "NaN at row 0, column 0.*or fill them in$"),
     ],
 )
-def test_what_is_no_set_of_images_is_refused(images, patch_size, message):
+def test_data_that_is_not_a_set_of_images_is_refused(images, patch_size, message):
     with pytest.raises(DataError, match=message):
         PatchSource(images, patch_size)
 

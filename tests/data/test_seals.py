@@ -181,7 +181,7 @@ def test_damage_of_a_store_of_version_1_is_noticed(version1, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["scales", "permutations", "records", "records/000000", None])
-def test_metadata_of_a_part_in_the_place_of_those_of_the_store_are_refused(stores, tmp_path, name):
+def test_metadata_of_a_part_instead_of_the_store_are_refused(stores, tmp_path, name):
     path = copy_of(stores / "int16", tmp_path)
     (path / "zarr.json").unlink()
     if name is not None:

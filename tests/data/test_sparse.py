@@ -364,7 +364,7 @@ def test_codes_that_lead_outside_their_arrays_are_refused(name, kind):
 
 @pytest.mark.parametrize("opener", OPENERS)
 @pytest.mark.parametrize("shape", [(5,), (2, 3, 4)])
-def test_sparse_arrays_that_are_no_matrices_are_refused(shape, opener):
+def test_sparse_arrays_that_are_not_matrices_are_refused(shape, opener):
     with pytest.raises(DataError, match=re.escape(f"has {'the ' if opener != 'open_source' else ''}shape {shape}")):
         OPENERS[opener](sparse.coo_array(np.ones(shape)))
 

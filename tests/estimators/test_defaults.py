@@ -179,12 +179,12 @@ def test_streams_do_not_depend_on_how_they_are_cut():
 
 
 class TestEnd:
-    def test_it_says_that_it_has_converged(self):
+    def test_a_converged_fit_is_reported_as_converged(self):
         learner = MaskedDictionaryLearning(8, random_state=0).fit(planted()[0])
         assert (learner.stopped_by_, learner.progress_) == ("tol", "converged")
         assert learner.n_iter_ == -(-learner._state.n_samples // 3000)
 
-    def test_it_says_that_it_has_not(self, monkeypatch):
+    def test_an_unfinished_fit_is_reported_as_improving(self, monkeypatch):
         monkeypatch.setattr(defaults, "most_passes", lambda source, k: 2.0)
         with pytest.warns(
             ConvergenceWarning, match=r"after 2 passes over 3,000 rows .*was improving by [\d.e-]+ % per pass"
@@ -202,7 +202,7 @@ class TestEnd:
         assert learner.n_iter_ == 3
         assert not [warning for warning in recwarn if warning.category is ConvergenceWarning]
 
-    def test_held_out_rows_tell_where_nothing_else_does(self):
+    def test_held_out_rows_show_progress_if_nothing_else_does(self):
         X = planted()[0]
         learner = MaskedDictionaryLearning(8, n_epochs=3, random_state=0).fit(X[:2500], validation=X[2500:])
         assert learner.progress_
@@ -275,6 +275,6 @@ class TestAdvice:
         ):
             MaskedDictionaryLearning(20, alpha=0.1, reduction=4, batch_size=40, random_state=0).fit(X)
 
-    def test_nothing_is_said_of_a_good_fit(self, recwarn):
+    def test_a_good_fit_has_no_warnings(self, recwarn):
         MaskedDictionaryLearning(8, random_state=0).fit(planted()[0])
         assert not [warning for warning in recwarn if issubclass(warning.category, FitWarning | ConvergenceWarning)]

@@ -132,7 +132,7 @@ def test_a_shorter_remainder_is_one_step(X):
     assert_same_bits(by_hand, learner)
 
 
-def test_more_threads_than_tiles_are_no_trouble(X):
+def test_more_threads_than_tiles_are_allowed(X):
     learner = MaskedDictionaryLearning(4, batch_size=3, random_state=0)
     assert_same_bits(clone(learner).set_params(n_threads=9).fit(X), clone(learner).set_params(n_threads=1).fit(X))
 

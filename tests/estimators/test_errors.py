@@ -47,7 +47,7 @@ WRONG_PARAMETERS = [
 ]
 
 
-def assert_says(raised, words):
+def assert_mentions(raised, words):
     missing = [word for word in words if not re.search(rf"(?<!\w){re.escape(word)}", str(raised.value))]
     assert not missing, f"{missing} not in the message: {raised.value}"
 
@@ -58,7 +58,7 @@ def test_a_wrong_parameter_is_named_with_what_it_needs(X, parameters, words, met
     learner = MaskedDictionaryLearning(**({"n_components": 3} | parameters))
     with pytest.raises(ParameterError) as raised:
         getattr(learner, method)(X)
-    assert_says(raised, words)
+    assert_mentions(raised, words)
 
 
 @pytest.mark.parametrize("value", [-1, np.nan, "one"])
@@ -66,14 +66,14 @@ def test_a_wrong_parameter_is_named_with_what_it_needs(X, parameters, words, met
 def test_what_ends_a_fit_must_make_sense(X, name, need, value):
     with pytest.raises(ParameterError) as raised:
         MaskedDictionaryLearning(3, **{name: value}).fit(X)
-    assert_says(raised, [name, need, f"got {value!r}"])
+    assert_mentions(raised, [name, need, f"got {value!r}"])
 
 
 @pytest.mark.parametrize("n_epochs", [0, np.inf])
 def test_a_fit_makes_some_passes_and_ends(X, n_epochs):
     with pytest.raises(ParameterError) as raised:
         MaskedDictionaryLearning(3, n_epochs=n_epochs).fit(X)
-    assert_says(raised, ["n_epochs", "> 0", f"got {n_epochs!r}"])
+    assert_mentions(raised, ["n_epochs", "> 0", f"got {n_epochs!r}"])
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_fit_makes_some_passes_and_ends(X, n_epochs):
 def test_a_wrong_part_of_the_problem_is_refused_when_it_is_built(build, words):
     with pytest.raises(ParameterError) as raised:
         build()
-    assert_says(raised, words)
+    assert_mentions(raised, words)
 
 
 WRONG_ROWS = [
@@ -111,7 +111,7 @@ WRONG_ROWS = [
 def test_rows_of_the_wrong_shape_or_type_are_refused(rows, error, words, method):
     with pytest.raises(error) as raised:
         getattr(MaskedDictionaryLearning(3), method)(rows)
-    assert_says(raised, words)
+    assert_mentions(raised, words)
 
 
 @pytest.mark.parametrize("wrap", [np.asarray, ArraySource])
@@ -120,7 +120,7 @@ def test_another_number_of_features_is_refused(X, method, wrap):
     learner = MaskedDictionaryLearning(3).fit(X)
     with pytest.raises(ValueError, match=r"7 features.*24") as raised:
         getattr(learner, method)(wrap(X[:, :7]))
-    assert_says(raised, ["X has"])
+    assert_mentions(raised, ["X has"])
 
 
 def test_fit_may_change_the_number_of_features(X):
@@ -158,15 +158,15 @@ def test_the_first_entry_that_is_not_finite_is_located(row, column, value, name,
     rows[row + 1 :, 0] = np.nan  # later ones are not what is asked for
     with pytest.raises(DataError) as raised:
         getattr(learner, method)(rows)
-    assert_says(raised, ["X contains", name, f"row {row}, column {column}", "must be finite", "drop", "fill"])
+    assert_mentions(raised, ["X contains", name, f"row {row}, column {column}", "must be finite", "drop", "fill"])
 
 
-def test_a_bad_entry_of_init_is_said_to_be_in_init(X):
+def test_errors_about_entries_of_init_name_init(X):
     init = X[:3].copy()
     init[1, 5] = np.nan
     with pytest.raises(ValueError, match=r"\binit\b") as raised:
         MaskedDictionaryLearning(3, init=init).fit(X)
-    assert_says(raised, ["NaN", "row 1, column 5"])
+    assert_mentions(raised, ["NaN", "row 1, column 5"])
     assert "missing=" not in str(raised.value)
 
 
@@ -174,23 +174,23 @@ def test_a_bad_entry_of_init_is_said_to_be_in_init(X):
 def test_an_init_that_nothing_could_be_learned_from_is_refused(X, value, options):
     with pytest.raises(ParameterError) as raised:
         MaskedDictionaryLearning(3, init=np.full_like(X[:3], value), **options).fit(X)
-    assert_says(raised, ["init", "zero everywhere", "None to use rows of X", *options])
+    assert_mentions(raised, ["init", "zero everywhere", "None to use rows of X", *options])
 
 
-def test_a_bad_entry_of_the_validation_rows_is_said_to_be_there(X):
+def test_errors_about_validation_rows_name_them(X):
     held_out = X.copy()
     held_out[8, 2] = np.inf
     with pytest.raises(ValueError, match=r"\bvalidation\b") as raised:
         MaskedDictionaryLearning(3).fit(X, validation=held_out)
-    assert_says(raised, ["inf", "row 8, column 2"])
+    assert_mentions(raised, ["inf", "row 8, column 2"])
 
 
-def test_an_init_that_lost_its_atoms_says_how_to_keep_them(X):
+def test_an_init_that_lost_its_atoms_is_refused_with_a_remedy(X):
     # clone, and so every grid search, drops what an estimator among the parameters has learned
     learner = clone(MaskedDictionaryLearning(3, init=MaskedDictionaryLearning(3).fit(X)))
     with pytest.raises(ParameterError) as raised:
         learner.fit(X)
-    assert_says(raised, ["init", "not fitted", "components_"])
+    assert_mentions(raised, ["init", "not fitted", "components_"])
 
 
 def test_sample_weight_is_not_accepted(X):
@@ -204,7 +204,7 @@ def test_partial_fit_does_not_change_the_number_of_atoms(X):
         learner.partial_fit(X)
 
 
-def test_a_model_not_fitted_says_so(X):
+def test_a_model_that_is_not_fitted_is_refused(X):
     learner = MaskedDictionaryLearning(3)
     for method in (learner.transform, learner.inverse_transform, learner.score, learner.objective):
         with pytest.raises(NotFittedError):
@@ -354,7 +354,7 @@ def test_missing_is_checked_whenever_rows_come(X):
             method(X)
 
 
-def test_init_is_no_name_of_a_method(X):
+def test_init_is_not_the_name_of_a_method(X):
     with pytest.raises(ParameterError, match=r"init must be None, an array .*got 'nndsvd'"):
         MaskedDictionaryLearning(4, init="nndsvd").fit(X)
 

@@ -248,7 +248,7 @@ def test_statistics_do_not_matter_without_masks(X, penalty, constraint):
 
 @pytest.mark.parametrize(("reduction", "statistics"), [(1, "full"), (3, "full"), (3, "masked")])
 @pytest.mark.parametrize("penalty", ["l1", "l2"])
-def test_an_atom_that_nothing_uses_starts_anew(penalty, reduction, statistics):
+def test_an_unused_atom_is_reinitialized(penalty, reduction, statistics):
     X, _ = make_planted(n_samples=1500, n_features=60, n_atoms=3)
     X[:, 50:] = 0
     init = np.zeros((3, 60), np.float32)
@@ -295,7 +295,7 @@ def test_init_is_moved_into_the_ball(X):
     assert max(seen) <= 1 + 1e-12
 
 
-def test_fit_starts_anew(X):
+def test_fit_starts_from_scratch(X):
     learner = MaskedDictionaryLearning(3, reduction=2, n_epochs=1, random_state=0).fit(X)
     once = learner.components_.copy()
     learner.partial_fit(X).fit(X)

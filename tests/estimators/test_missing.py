@@ -83,7 +83,7 @@ def test_nothing_observed_at_all_is_refused():
         learner(missing="nan").partial_fit(np.full((20, 10), np.nan))
 
 
-def test_masks_that_miss_the_only_value_are_told_of():
+def test_masks_that_miss_the_only_value_are_noticed():
     X = np.full((1, 40), np.nan)
     X[0, 7] = 1.0
     with pytest.raises(DataError, match="masks of all steps excluded"):

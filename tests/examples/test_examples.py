@@ -24,7 +24,7 @@ def load(path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_there_are_examples() -> None:
-    """Examples that are no longer found would pass unseen."""
+    """Without this test, a wrong path of the examples would go unnoticed."""
     assert EXAMPLES
 
 

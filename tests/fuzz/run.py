@@ -269,26 +269,26 @@ def _one_process(name: str, place: Path, seed: int, seconds: float, outcome: Out
             process.wait()
     lines = [json.loads(line) for line in report.read_text().splitlines()] if report.exists() else []
     seeds = [line["seed"] for line in lines if "seed" in line]
-    said = errors.read_text(errors="replace")
+    stderr = errors.read_text(errors="replace")
     if not seeds:
-        raise RuntimeError(f"the samples of {name} cannot be read: {said[-3000:]}")
+        raise RuntimeError(f"the samples of {name} cannot be read: {stderr[-3000:]}")
     outcome.tries += len(seeds)
     outcome.loaded += sum("loaded" in line for line in lines)
     for line in lines:
         if "kind" in line:
             outcome.add(line["kind"], line["text"])
     if status != 0:
-        outcome.add(_crash(status, said), f"{name}, seed {seeds[-1]}: status {status}: {said[-1500:]}")
+        outcome.add(_crash(status, stderr), f"{name}, seed {seeds[-1]}: status {status}: {stderr[-1500:]}")
         for sample in samples.iterdir() if keep else ():
             save(sample, keep, f"{name}-{seeds[-1]}")
     return seeds[-1] + 1
 
 
-def _crash(status: int, said: str) -> str:
+def _crash(status: int, stderr: str) -> str:
     """Return what went wrong in a process that died, from what it wrote."""
-    places = re.findall(r'File "([^"]+)", line (\d+)', said)
+    places = re.findall(r'File "([^"]+)", line (\d+)', stderr)
     where = " > ".join(f"{file.rpartition('/site-packages/')[2]}:{line}" for file, line in places[:1])
-    what = "hang" if "Timeout" in said else "allocation" if FAILED_ALLOCATION.search(said) else f"crash {status}"
+    what = "hang" if "Timeout" in stderr else "allocation" if FAILED_ALLOCATION.search(stderr) else f"crash {status}"
     return f"{what} at {where}"
 
 

@@ -41,27 +41,27 @@ def test_changed_files_load_or_are_refused(tmp_path, monkeypatch, name):
     [("h5py/_hl/attrs.py", 1), ("h5py/_hl/files.py", 1), ("anndata/_io/base.py", 0), ("pandas/io/files.py", 0)],
 )
 @pytest.mark.parametrize(
-    ("status", "said"),
+    ("status", "message"),
     [
         (1, "Timeout (0:00:30)!\nThread 0x00007f"),
         (-11, "Fatal Python error: Segmentation fault\n\nCurrent thread 0x7f"),
     ],
 )
-def test_only_hangs_and_crashes_of_hdf5_are_known(file, known, status, said):
+def test_only_hangs_and_crashes_of_hdf5_are_known(file, known, status, message):
     outcome, stack = Outcome(), f'File "/venv/lib/python3.11/site-packages/{file}", line 56 in get'
-    outcome.add(_crash(status, f"{said} (most recent call first):\n  {stack}\n"), "")
+    outcome.add(_crash(status, f"{message} (most recent call first):\n  {stack}\n"), "")
     assert (outcome.known, len(outcome.findings)) == (known, 1 - known)
 
 
 @pytest.mark.parametrize(
-    ("said", "file", "known"),
+    ("message", "file", "known"),
     [
         ("memory allocation of 2305843009213693952 bytes failed", "polars/lazyframe/engine.py", 1),
         ("memory allocation of 2305843009213693952 bytes failed", "terafactor/data/open.py", 0),
         ("Aborted", "polars/lazyframe/engine.py", 0),
     ],
 )
-def test_only_allocations_of_polars_are_known(said, file, known):
+def test_only_allocations_of_polars_are_known(message, file, known):
     outcome = Outcome()
-    outcome.add(_crash(-6, f'{said}\n  File "/venv/lib/python3.11/site-packages/{file}", line 410 in go\n'), "")
+    outcome.add(_crash(-6, f'{message}\n  File "/venv/lib/python3.11/site-packages/{file}", line 410 in go\n'), "")
     assert (outcome.known, len(outcome.findings)) == (known, 1 - known)

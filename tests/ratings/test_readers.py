@@ -405,7 +405,7 @@ def test_a_file_without_titles_is_refused(tmp_path, written, problem):
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_a_name_with_brackets_is_no_pattern(tmp_path, suffix):
+def test_a_name_with_brackets_is_not_a_pattern(tmp_path, suffix):
     polars = pytest.importorskip("polars")
     for name, rating in (("t1", 1.0), ("t[1]", 5.0)):
         frame = polars.DataFrame({"user": [1, 2], "item": [3, 4], "rating": [rating, rating]})

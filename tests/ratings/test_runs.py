@@ -172,12 +172,12 @@ def test_commands_from_ratings_to_recommendations(run, tmp_path):
 
 
 @pytest.mark.usefixtures("files")
-def test_what_is_held_out_is_said_everywhere(run, tmp_path):
+def test_the_number_of_held_out_ratings_is_shown_everywhere(run, tmp_path):
     fit = ("fit", "ratings.csv", "-k", "2", "--epochs", "1", "--seed", "0")
     n_ratings = len((tmp_path / "ratings.csv").read_text().splitlines()) - 1
-    said = f"held out {n_ratings // 20} of {n_ratings:,} ratings for evaluation: --holdout 0 learns from all"
+    expected = f"held out {n_ratings // 20} of {n_ratings:,} ratings for evaluation: --holdout 0 learns from all"
     _, _, err = run(*fit, "--out", "run")
-    assert said in " ".join(err.split())
+    assert expected in " ".join(err.split())
     assert (
         f"held out {n_ratings // 20} of {n_ratings:,} ratings for evaluation" in (tmp_path / "run/log.txt").read_text()
     )
@@ -457,7 +457,7 @@ def test_the_configuration_of_a_run_with_named_columns_starts_another(tmp_path):
     ],
 )
 @pytest.mark.parametrize("owner", ["model.user_prior", "state.user_prior", "state.item_prior"])
-def test_a_prior_that_is_no_distribution_is_refused(X, owner, part, change, message):
+def test_a_prior_that_is_not_a_distribution_is_refused(X, owner, part, change, message):
     artifact = MatrixCompletion(3, n_epochs=1, random_state=0, stream="items").fit(X)._task().artifact()
     arrays = dict(artifact.state_dict.arrays)
     arrays[f"{owner}.{part}"] = np.ascontiguousarray(change(arrays[f"{owner}.{part}"]))

@@ -65,7 +65,7 @@ def test_evaluation_of_a_model(table):
     assert 0 < facts["recall@10"] <= 1
 
 
-def test_places_without_an_item_are_no_hits():
+def test_places_without_an_item_are_not_hits():
     users, items = (axis.ravel() for axis in np.indices((12, 6)))
     table = RatingTable.of(users, items, (users + items) % 5 + 1.0)
     is_test = table.items >= 4

@@ -236,7 +236,7 @@ def test_charts_that_are_unfolded_get_their_width(visit):
 
 
 class Running:
-    """The page of a fit that goes on, paused at leisure; from then on it would refresh faster than one can act."""
+    """The page of a running fit that refreshes only once an hour, since tests are slower than its usual refresh."""
 
     def __init__(self, visit, path, monkeypatch):
         monkeypatch.setattr(page_module, "REFRESH_SECONDS", 3600)

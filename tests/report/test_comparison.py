@@ -38,7 +38,7 @@ def test_runs_of_one_problem_on_the_same_data_are_comparable():
         ),
     ],
 )
-def test_the_page_says_why_runs_are_not_comparable(compared, words):
+def test_the_page_explains_why_runs_are_not_comparable(compared, words):
     assert differences(compared).startswith(words)
     page = render(compared)
     assert "lower is better" not in page

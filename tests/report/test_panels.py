@@ -145,7 +145,7 @@ def test_several_runs_share_one_chart():
     assert all(f'"label":"run {number}"' in drawn for number in range(3))
 
 
-def test_progress_says_why_there_is_no_curve():
+def test_progress_explains_a_missing_curve():
     drawn = ProgressPanel().draw(make_report_context(history=make_history(1)))
     assert "validation=rows" in drawn
     assert "<figure" not in drawn

@@ -99,7 +99,7 @@ def test_looking_at_a_run_does_not_change_it(matrix, tmp_path, monkeypatch):
     np.testing.assert_array_equal(load_model(tmp_path / "a").components_, load_model(tmp_path / "b").components_)
 
 
-def test_an_interrupted_run_says_so(run):
+def test_the_page_of_an_interrupted_run_states_it(run):
     for file in (run / "model").iterdir():
         file.unlink()
     (run / "model").rmdir()
@@ -124,7 +124,7 @@ def test_a_run_before_its_first_checkpoint(run):
     assert len(context.history) > 3
 
 
-def test_the_page_says_that_data_is_missing_or_changed(run, matrix):
+def test_the_page_warns_that_data_is_missing_or_changed(run, matrix):
     np.save(matrix, np.load(matrix) + 1)
     page = text(report_runs(run))
     assert "could not be read again" in page
@@ -134,7 +134,7 @@ def test_the_page_says_that_data_is_missing_or_changed(run, matrix):
     assert "<h2>Atoms</h2>" in text(report_runs(run))
 
 
-def test_the_log_says_what_a_report_lacks(run, matrix, caplog):
+def test_the_log_names_what_a_report_lacks(run, matrix, caplog):
     with caplog.at_level(logging.WARNING, "terafactor"):
         report_runs(run)
         assert caplog.text == ""
@@ -144,7 +144,7 @@ def test_the_log_says_what_a_report_lacks(run, matrix, caplog):
     assert re.search(r"neither use nor reconstruction of rows: .*rows\.npy does not exist", record.getMessage())
 
 
-def test_the_page_says_that_data_was_in_memory(X, tmp_path):
+def test_the_page_notes_that_data_was_in_memory(X, tmp_path):
     train(estimator(), X, tmp_path / "run", holdout=20)
     assert "<h2>Reconstruction of rows</h2>" in text(tmp_path / "run" / "report.html")
     assert "was an array in memory" in text(report_runs(tmp_path / "run"))
@@ -188,7 +188,7 @@ def test_a_run_without_a_checkpoint_has_the_parameters_of_one_with_it(matrix, tm
     assert differences([read_context(tmp_path / name) for name in "ab"]) == ""
 
 
-def test_a_folder_that_is_no_run_is_refused(tmp_path):
+def test_a_folder_without_a_run_is_refused(tmp_path):
     with pytest.raises(DataError, match="not a run directory"):
         report_runs(tmp_path)
 
@@ -205,7 +205,7 @@ def test_a_run_does_not_fail_because_of_its_report(matrix, tmp_path, monkeypatch
     assert (tmp_path / "run" / "model").is_dir()
 
 
-def test_a_run_without_the_extra_says_how_to_get_it(matrix, tmp_path, monkeypatch):
+def test_a_run_without_the_extra_names_it(matrix, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
     _environment.cache_clear()
     _template.cache_clear()
@@ -269,7 +269,7 @@ class TestCommand:
     def invoke(self, *arguments):
         return CliRunner().invoke(app, ["report", *map(str, arguments)])
 
-    def test_writes_the_page_and_says_where(self, run):
+    def test_writes_the_page_and_returns_its_path(self, run):
         (run / "report.html").unlink()
         result = self.invoke(run)
         assert result.exit_code == 0
@@ -286,7 +286,7 @@ class TestCommand:
         assert 'class="sprites"' in text(run / "report.html")
 
     @pytest.mark.parametrize("wrong", ["4", "4x", "axb", "0x24", "1x2x3x4"])
-    def test_refuses_what_is_no_shape(self, run, wrong):
+    def test_refuses_invalid_shapes(self, run, wrong):
         result = self.invoke(run, "--geometry", wrong)
         assert result.exit_code == 2
         assert "HEIGHTxWIDTH" in result.output

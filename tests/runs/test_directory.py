@@ -154,7 +154,7 @@ class TestCheckpoints:
             assert step_of(newest(tmp_path)[0]) == step
         assert [step_of(path) for path in checkpoints(tmp_path)] == [1_000_000_001, 10_000_000_000]
 
-    def test_names_that_are_no_checkpoints_are_ignored(self, tmp_path):
+    def test_names_of_other_files_are_ignored(self, tmp_path):
         for name in ("step-1", f"step-{'9' * 5000}"[:200], "step-00000000x", "step-٠٠٠٠٠٠٠٠٩", "other"):
             (tmp_path / name).mkdir()
         assert checkpoints(tmp_path) == []

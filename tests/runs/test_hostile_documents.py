@@ -273,7 +273,7 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize("text", OPTIONS.values(), ids=OPTIONS)
-def test_texts_that_are_no_options(tmp_path, fit_options, text):
+def test_texts_that_are_not_options(tmp_path, fit_options, text):
     (tmp_path / "options.toml").write_bytes(text)
     with pytest.raises(ParameterError):
         fit_options(tmp_path / "options.toml")
@@ -402,7 +402,7 @@ TEXTS = (
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
-def test_texts_that_are_no_documents(tmp_path, interrupted, text):
+def test_texts_that_are_not_documents(tmp_path, interrupted, text):
     for file in (interrupted.config_file, interrupted.metrics_file, newest(interrupted.checkpoints)[0] / MANIFEST):
         before = file.read_bytes()
         file.write_bytes(text + b"\n")

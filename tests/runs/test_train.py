@@ -287,7 +287,7 @@ def test_a_damaged_checkpoint_is_skipped(X, tmp_path, caplog):
     assert files(tmp_path / "run") == files(tmp_path / "whole")
 
 
-def test_when_all_checkpoints_are_damaged_it_says_so(X, tmp_path):
+def test_all_checkpoints_damaged_is_an_error(X, tmp_path):
     interrupted_run(X, tmp_path / "run", 20)
     for place in checkpoints(tmp_path / "run" / "checkpoints"):
         (place / "manifest.json").write_text("{}")
@@ -439,7 +439,7 @@ def test_single_rows_of_a_small_block_are_held_out(X, tmp_path, name):
     assert model.history_[-1].objective is not None
 
 
-def test_a_run_that_holds_nothing_out_says_so_and_why(X, tmp_path, monkeypatch):
+def test_a_run_without_held_out_rows_warns_with_the_reason(X, tmp_path, monkeypatch):
     monkeypatch.setattr("terafactor.training.holdout.SMALL_BLOCK", X.nbytes - 1)
     np.save(tmp_path / "X.npy", np.asfortranarray(X))
     train(estimator(), tmp_path / "X.npy", tmp_path / "run")
@@ -457,7 +457,7 @@ def test_a_fit_inside_an_abandoned_directory_starts(X, tmp_path):
 
 
 @pytest.mark.parametrize(("own", "given"), [(print, ()), (None, ()), ((), print), ((), None)])
-def test_callbacks_that_are_no_sequence_are_refused_before_the_run_starts(X, tmp_path, own, given):
+def test_callbacks_that_are_not_a_sequence_are_refused_before_the_run_starts(X, tmp_path, own, given):
     with pytest.raises(ParameterError, match="callbacks must be a sequence of callables, got"):
         train(estimator(callbacks=own), X, tmp_path / "run", callbacks=given)
     assert not (tmp_path / "run").exists()

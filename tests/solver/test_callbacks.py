@@ -144,7 +144,7 @@ def test_progress_of_a_second_partial_fit_counts_its_own_batches(X):
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_progress_of_a_fit_with_nothing_left_to_do_is_no_trouble(X, terminal):
+def test_progress_of_a_fit_with_nothing_left_to_do_is_shown(X, terminal):
     def resume_the_finished(X, progress):
         options = SolverOptions(n_components=3)
         state = solvers.fit(ArraySource(X), Problem(), options)

@@ -71,7 +71,7 @@ def test_a_failing_source_leaves_no_file(tmp_path, X):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_it_tells_how_far_it_is(monkeypatch, X):
+def test_encoding_reports_its_progress(monkeypatch, X):
     learner = MaskedDictionaryLearning(4, random_state=0).fit(X)
     monkeypatch.setattr(parts_module, "VALUES_PER_PART", 10 * X.shape[1])
     done = []

@@ -154,7 +154,7 @@ def test_control_groups_of_version_1_limit_it(machine):
     assert available_memory() == 150
 
 
-def test_files_that_a_control_group_keeps_copies_of_are_no_loss(machine):
+def test_files_cached_by_a_control_group_do_not_count_as_used(machine):
     write(
         machine, {"proc/self/cgroup": "0::/a\n", "groups/a/memory.max": "7000\n", "groups/a/memory.current": "6900\n"}
     )

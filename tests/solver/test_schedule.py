@@ -33,7 +33,7 @@ def test_the_window_does_not_depend_on_the_batch():
         assert length == pytest.approx(small[n_rows])
 
 
-def test_the_window_ends_to_grow_where_it_is_told_to():
+def test_the_window_stops_growing_at_its_limit():
     _, lengths = windows(GrowingWindow(10, longest=200), 10, 100_000)
     assert lengths.max() == pytest.approx(200)
 
@@ -62,7 +62,7 @@ def test_other_numbers_are_refused(exponent):
         PowerDecay(exponent)
 
 
-def test_statistics_are_the_weighted_means_that_the_window_says():
+def test_statistics_are_the_weighted_means_of_the_window():
     """Codes are ridge solutions on known atoms, so that what a step takes in can be computed here."""
     X = np.random.default_rng(0).standard_normal((60, 12))
     problem, schedule = Problem(0.1, ElasticNet(0.0), NormBall("l2")), GrowingWindow(8)

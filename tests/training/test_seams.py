@@ -131,7 +131,7 @@ def test_a_penalty_without_rules_is_refused_by_name(X):
         estimator(penalty=object()).fit(X)
 
 
-def test_a_file_with_a_penalty_that_nobody_imported_says_so(X, tmp_path, monkeypatch):
+def test_a_file_with_a_penalty_that_is_not_imported_is_refused_by_name(X, tmp_path, monkeypatch):
     estimator(penalty=Ridge()).fit(X).save(tmp_path / "model")
     monkeypatch.delitem(REGISTERED, "Ridge")
     with pytest.raises(DataError, match="penalty of the file is 'Ridge', which is not registered: import the module"):
