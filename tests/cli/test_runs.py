@@ -367,7 +367,10 @@ def test_inspect_shows_what_matters_to_a_newcomer():
     assert "format npy" in shown
     assert "read together" not in shown
     invoke("fit", "X.npy", "-k", 3, "--epochs", 1, "--out", "run")
-    assert json.loads(invoke("inspect", "run", "--json").stdout)["run"]["alpha"] == load_model("run").alpha_
+    facts = json.loads(invoke("inspect", "run", "--json").stdout)["run"]
+    assert facts["alpha"] == load_model("run").alpha_
+    assert facts["seconds"] > 0
+    assert "training time 0 s" not in " ".join(invoke("inspect", "run").output.split())
 
 
 def test_inspect_shows_the_format_of_a_store(scratch):

@@ -46,7 +46,7 @@ def test_paths_are_opened_by_the_workers(client, path, local):
     assert_same_model(dask.MaskedDictionaryLearning(**PARAMETERS).fit(path), local)
 
 
-def test_arrays_in_memory_are_sent_with_a_word_about_it(client, X, local, caplog):
+def test_arrays_in_memory_are_sent_with_a_warning(client, X, local, caplog):
     assert_same_model(dask.MaskedDictionaryLearning(**PARAMETERS, client=client).fit(X), local)
     assert "are copied to every worker" in caplog.text
 

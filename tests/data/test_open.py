@@ -41,7 +41,8 @@ def test_the_error_for_an_unknown_file_lists_the_formats(tmp_path):
     [
         ("missing.npy", "missing.npy does not exist"),
         ("missing*.npy", "no file matches 'missing\\*.npy'"),
-        ("http://example.org/x.npy", "http:// is none of npy://"),
+        ("unknown://x.npy", "unknown:// is none of npy://"),
+        ("http://example.org/x.npy", "http:// is a URL, and these are not supported: download the file first"),
         ("", "is not a path"),
     ],
 )

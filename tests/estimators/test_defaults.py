@@ -229,7 +229,7 @@ class TestAdvice:
         MaskedDictionaryLearning(4, alpha=1e-6, random_state=0).fit(planted()[0])
         assert not [warning for warning in recwarn if "alpha=" in str(warning.message)]
 
-    def test_auto_is_not_advised_to_who_has_it(self):
+    def test_auto_is_not_advised_to_fits_that_use_it(self):
         X, _ = make_planted(n_samples=400, n_features=60, n_atoms=5)
         (text,) = self.warns("of the codes are nonzero", X, penalty="group-lasso:4")
         assert "auto" not in text
@@ -254,12 +254,12 @@ class TestAdvice:
         texts = self.warns("n_components=4 exceeds the 3 rows of X: use fewer atoms than rows", X)
         assert not any("not used" in text for text in texts)
 
-    def test_a_column_that_drowns_the_others(self):
+    def test_a_column_that_dominates_the_others(self):
         X = np.random.default_rng(0).standard_normal((200, 5))
         X[:, 3] *= 1000
         self.warns(r"column 3 holds 100.0 % of the squared values", X)
 
-    def test_a_column_that_has_a_name_is_called_by_it(self, tmp_path):
+    def test_a_column_is_named_in_warnings(self, tmp_path):
         polars = pytest.importorskip("polars")
         X = np.random.default_rng(0).standard_normal((200, 5))
         X[:, 3] *= 1000

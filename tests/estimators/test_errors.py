@@ -359,7 +359,7 @@ def test_init_is_not_the_name_of_a_method(X):
         MaskedDictionaryLearning(4, init="nndsvd").fit(X)
 
 
-def test_a_fit_that_is_broken_off_leaves_the_model_as_it_was(X):
+def test_an_aborted_fit_leaves_the_model_unchanged(X):
     def break_off(snapshot):
         raise KeyboardInterrupt  # as a second Ctrl-C does
 

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from terafactor import CheckpointPolicy, MatrixCompletion, report_runs, train
+from terafactor.cli.inspect import describe
 from terafactor.runs import report_writer
 
 
@@ -55,3 +56,4 @@ def test_the_report_is_written_during_and_after_a_run(X, tmp_path, monkeypatch, 
     assert "RMSE on held-out ratings: " in log
     assert "held-out objective" not in log
     assert "rows per second" not in log
+    assert "RMSE on held-out ratings" in describe(str(tmp_path / "run"))["run"]

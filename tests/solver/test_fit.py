@@ -86,7 +86,7 @@ def test_an_error_in_reading_comes_when_the_batch_is_due(X, n_threads):
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])
-def test_an_error_in_reading_what_is_not_wanted_any_more_is_none(X, n_threads):
+def test_errors_in_reads_that_are_no_longer_needed_are_ignored(X, n_threads):
     state = solvers.fit(
         FailingSource(X), PROBLEMS[0], options(n_threads=n_threads), callbacks=[lambda now: now.step == 3]
     )
@@ -200,7 +200,7 @@ def test_an_error_in_a_callback_gives_ctrl_c_back(X, ctrl_c):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_someone_elses_reaction_to_ctrl_c_is_left_alone(X, ctrl_c):
+def test_other_handlers_of_ctrl_c_are_kept(X, ctrl_c):
     pressed = []
     signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
     learner = MaskedDictionaryLearning(3, batch_size=10, n_epochs=1, callbacks=[ctrl_c], random_state=0).fit(X)
