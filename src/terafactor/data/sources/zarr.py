@@ -66,7 +66,7 @@ class ZarrSource(ChunkedSource):
             raise DataError(f"{self.name} cannot be read: {error}; restore it or write it again") from error
 
     def _check_regular(self, rows: slice, columns: slice) -> None:
-        """Refuse pipes in the place of the files of a rectangle, which would be waited for."""
+        """Refuse pipes among the files of a rectangle, which would be waited for."""
         if self._folder is None:
             return
         spans = zip((rows, columns), self._stored, strict=True)
