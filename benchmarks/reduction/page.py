@@ -303,7 +303,7 @@ def conclusions(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def _rule(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return whether the rows per atom that r = 1 needs tell where nested features save bytes."""
+    """Return whether the rows per atom that r = 1 needs separate where nested features save bytes."""
     costs: dict[str, list[float]] = {what: [ratios(result, NESTED, 1.01, what)[1] for result in results.values()]
                                      for what in ("bytes", "seconds")}  # fmt: skip
     needed = [rows_per_atom(result) for result in results.values()]

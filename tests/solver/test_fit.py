@@ -86,7 +86,7 @@ def test_an_error_in_reading_comes_when_the_batch_is_due(X, n_threads):
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])
-def test_errors_in_reads_that_are_no_longer_needed_are_ignored(X, n_threads):
+def test_errors_in_unneeded_reads_are_ignored(X, n_threads):
     state = solvers.fit(
         FailingSource(X), PROBLEMS[0], options(n_threads=n_threads), callbacks=[lambda now: now.step == 3]
     )
