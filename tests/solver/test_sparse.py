@@ -250,7 +250,7 @@ def test_names_a_stored_value_that_is_not_finite(tmp_path):
     X = make(np.float32).tolil()
     X[33, 44] = np.nan
     anndata.AnnData(X.tocsr()).write_h5ad(tmp_path / "cells.h5ad")
-    with pytest.raises(DataError, match=r"NaN at row 33, feature 44"):
+    with pytest.raises(DataError, match=r"NaN at row 33, column '44'"):
         MaskedDictionaryLearning(9, random_state=0).fit(tmp_path / "cells.h5ad")
 
 
