@@ -4,6 +4,7 @@ import io
 import os
 import re
 import zipfile
+from dataclasses import astuple
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ from scipy import sparse
 from terafactor.errors import DataError
 from terafactor.ratings import read_ratings
 from terafactor.ratings.readers import read_netflix, read_titles
+from terafactor.ratings.readers import text as text_reader
 from terafactor.ratings.readers.netflix import split_probe
+from terafactor.ratings.readers.text import COMMA, survey
 
 ROWS = [(1, 10, 5.0, 100), (1, 20, 3.5, 101), (7, 10, 1.0, 99), (3, 30, 4.0, 50)]
 
@@ -224,6 +227,77 @@ def test_ids_with_leading_zeros_are_text(tmp_path):
     assert content(read_ratings(path)) == [(0, "-0", 4.0, None), (7, "+10", 4.0, None), (7, "10", 3.0, None)]
 
 
+@pytest.mark.parametrize("padded", ["007", "+7", "-0", "-07", '"007"', " 007", '"-0"'])
+@pytest.mark.parametrize("place", [0, 5000, 149_990, None])
+def test_ids_with_leading_zeros_anywhere_are_text(tmp_path, padded, place):
+    lines = [f"{user},7,3\n" for user in range(150_000)]
+    lines.insert(len(lines) if place is None else place, f"{padded},7,3\n")
+    (tmp_path / "x.csv").write_text("user,item,rating\n" + "".join(lines))
+    table = read_ratings(tmp_path / "x.csv")
+    assert set(table.user_ids.values) == {*map(str, range(150_000)), padded.strip('" ')}
+    assert table.item_ids.values.tolist() == [7]
+
+
+@pytest.mark.parametrize("line", ["7,8,03,0,-0", "7,8,3,+7,007", "7,8,3,2020-01-02 00:00:01,a 007", "7,8,-0.5,1,-0"])
+def test_other_fields_may_have_leading_zeros(tmp_path, line):
+    (tmp_path / "x.csv").write_text(f"user,item,rating,when,title\n{line}\n8,7,3,0,a\n")
+    table = read_ratings(tmp_path / "x.csv")
+    assert (table.user_ids.values.tolist(), table.item_ids.values.tolist()) == ([7, 8], [7, 8])
+
+
+def test_ids_of_users_may_be_integers_if_those_of_items_are_text(tmp_path):
+    (tmp_path / "x.csv").write_text("user,item,rating\n1,a,3\n2,7,4\n")
+    assert content(read_ratings(tmp_path / "x.csv")) == [(1, "a", 3.0, None), (2, "7", 4.0, None)]
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 5, 2**20])
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        ("u,i\n10,20\n", (2, False, False, False)),
+        ("u,i\r\n10,20\r\n", (2, False, False, False)),
+        ("u,i\n10,20\r", (2, False, True, False)),
+        ("u,i\r10,20", (1, False, True, False)),
+        ('u,i\n10,"2\\"0"', (2, True, False, False)),
+        ("u,i\n10,020", (2, False, False, True)),
+        ("u,i\n-0,0\n", (2, False, False, True)),
+        ('u,i\n"-01",0\n', (2, False, False, True)),
+        ("u,i\n10, +2", (2, False, False, True)),
+        ("u,i\n2020-01-02,a0+1\n", (2, False, False, False)),
+        ("u,i\n0,0.5\n100,-1\n0.25,0\n", (4, False, False, False)),
+        ("", (0, False, False, False)),
+    ],
+)
+def test_a_survey_does_not_depend_on_its_chunks(monkeypatch, chunk, written, found):
+    monkeypatch.setattr(text_reader, "CHUNK", chunk)
+    assert astuple(survey(written.encode(), COMMA)) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "line"),
+    [
+        ("x.csv", "user,item,rating\ru1,i1,3\ru2,i2,4\nu3,i3,5\nu4,i4,1\n", 1),
+        ("x.csv", "user,item,rating\r1,1,3\r2,2,4\r", 1),
+        ("x.csv", "user,item,rating\nu1,i1,3\ru2,i2,4\nu3,i3,5\n", 2),
+        ("x.csv", 'user,item,rating\n1,"a\rb",3\n2,b,4\r3,c,4\n', 3),
+        ("x.csv", "user,item,rating\r\n1,1,3\r\n\n2,2,4\r3,3,4\r\n", 4),
+        ("x.csv", 'user,item,rating\n1,12" pipe,3\n2,a\rb,4\n', 3),
+        ("x.dat", "1::2::3\r2::3::4\r", 1),
+        ("x.data", "1\t2\t3\n3\t3\t3\r2\t3\t4\r", 2),
+    ],
+)
+def test_a_carriage_return_that_ends_a_line_is_named(tmp_path, name, written, line):
+    (tmp_path / name).write_bytes(written.encode())
+    problem = f"{name}, line {line} has a carriage return that is not followed by a line feed"
+    with pytest.raises(DataError, match=problem):
+        read_ratings(tmp_path / name)
+
+
+def test_a_carriage_return_in_quotes_is_part_of_an_id(tmp_path):
+    (tmp_path / "x.csv").write_bytes(b'user,item,rating\n1,"a\rb",3\n2,b,4\n')
+    assert content(read_ratings(tmp_path / "x.csv")) == [(1, "a\rb", 3.0, None), (2, "b", 4.0, None)]
+
+
 @pytest.mark.parametrize(
     ("name", "bad", "line", "problem"),
     [
@@ -236,6 +310,11 @@ def test_ids_with_leading_zeros_are_text(tmp_path):
         ("ratings.csv", "2,20,1e39,3", 4, r"the rating is beyond the 3.4e\+38 that float32 holds"),
         ("ratings.csv", "2,20,,3", 4, "the rating is empty"),
         ("ratings.csv", "garbage", 4, "1 fields instead of at least 4"),
+        ("ratings.csv", "2,20,1_0,3", 4, "the rating is not a finite number"),
+        ("ratings.csv", "2,20,\u0663,3", 4, "the rating is not a finite number"),
+        ("ratings.csv", "2,20,4 ,3", 4, "the rating is not a finite number"),
+        ("u.data", "2\t20\t3\t1_0", 3, "the time is not a finite number"),
+        ("ratings.dat", "5:6::1::3::4", 3, "a field contains ':', and '::' separates fields: '5:6::1::3::4'"),
     ],
 )
 def test_the_first_bad_line_is_named(tmp_path, name, bad, line, problem):

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from terafactor._memory import check_size, max_bytes
+from terafactor._typing import Array
 from terafactor.data.sources.formats import require
 from terafactor.errors import DataError
 from terafactor.ratings.table.ids import MAX_ID_LENGTH
@@ -28,29 +29,31 @@ from terafactor.ratings.table.table import MAX_RATING, Duplicates, RatingTable
 SHOWN = 80
 """Characters of an invalid line that an error shows."""
 
-CHUNK = 2**24
-"""Number of bytes read at a time to count lines."""
+CHUNK = 2**20
+"""Number of bytes surveyed at a time: intermediate results fit into the cache."""
 
-NEWLINE = ord("\n")
-"""The byte that ends a line."""
+OVERLAP = 8
+"""Bytes that chunks share, more than the beginning of a field such as ``"-0``."""
 
-N_SNIFFED = 1000
-"""Lines searched for ids with leading zeros. Reading all ids as text instead is slow: numbering the ids of 2 million
-lines takes 0.03 s as integers and 1.8 s as text."""
+NEWLINE, RETURN, SPACE, QUOTE, ZERO, PLUS, MINUS = b'\n\r "0+-'
+"""Bytes that a survey looks for."""
 
 SEPARATORS = ",;\t|"
 """Separators recognized in a header, whatever the suffix of the file."""
-
-PADDED = re.compile(r"[+-]?0\d+|\+\d+|-0")
-"""Text that parses as an integer but differs from its usual form: ``007`` and ``7`` are different users."""
 
 QUOTED = '^".*"$'
 """Text in quotes, as a polars pattern."""
 
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
+FINITE = re.compile(r"[ \t]*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+"""Text that polars parses as a finite number; Python accepts more, such as ``1_0``."""
+
 EMPTY_LINES = re.compile(rb"\n\s*\n")
 """Blank lines, from the end of the line before them to the end of the last one."""
+
+QUOTED_OR_RETURN = re.compile(rb'"[^"]*"|\r(?!\n)')
+"""Text in quotes, or a carriage return that no line feed follows."""
 
 ESCAPED = re.compile(rb'\\(["\\])')
 """Quote or backslash after a backslash."""
@@ -95,10 +98,10 @@ def read_text(
     if not first:
         raise DataError(f"{path} is empty")
     positions = _positions(first, layout, columns)
-    text_ids, dates = _padded_ids(path, layout, positions), _has_dates(path, layout, positions)
+    dates = _has_dates(path, layout, positions)
 
     def parse(content: Path | bytes) -> Any | None:
-        return _parse(polars, content, layout, positions, text_ids, dates, len(first))
+        return _parse(polars, content, layout, positions, dates, len(first))
 
     frame = parse_without_blank_lines(path, parse)
     if frame is None and has_escaped_quotes(path, layout):
@@ -147,21 +150,63 @@ def unescaped(content: bytes) -> bytes:
     return ESCAPED.sub(lambda found: b'""' if found[1] == b'"' else b"\\", content)
 
 
-def reads_every_record(content: Path | bytes, layout: TextLayout, n_records: int) -> bool:
+@dataclass(frozen=True)
+class Survey:
+    """What the bytes of a text show before it is parsed."""
+
+    n_lines: int
+    """Number of lines."""
+
+    escaped_quotes: bool
+    """Whether a quote follows a backslash."""
+
+    bare_returns: bool
+    """Whether a carriage return, perhaps in a quoted field, is not followed by a line feed."""
+
+    unusual_integers: bool
+    """Whether a field may be an integer in an unusual form, such as ``007``, ``+7`` and ``-0``."""
+
+
+def survey(content: Path | bytes, layout: TextLayout) -> Survey:
+    """Survey a text, in a few per cent of the time of parsing it."""
+    n_lines, escaped_quotes, bare_returns, unusual_integers, tail = 0, False, False, False, b"\n"
+    with content.open("rb") if isinstance(content, Path) else io.BytesIO(content) as file:
+        while chunk := file.read(CHUNK):
+            text = tail + chunk
+            codes = np.frombuffer(text, np.uint8)
+            newlines = codes == NEWLINE
+            n_lines += int(np.count_nonzero(newlines[len(tail) :]))  # faster than bytes.count
+            escaped_quotes |= b"\\" in text and b'\\"' in text
+            bare_returns |= b"\r" in text and bool(np.any((codes[:-1] == RETURN) & ~newlines[1:]))
+            unusual_integers = unusual_integers or _has_unusual_integers(text, codes, newlines, layout)
+            tail = text[-OVERLAP:]
+    n_lines += not tail.endswith(b"\n")
+    return Survey(n_lines, escaped_quotes, bare_returns or tail.endswith(b"\r"), unusual_integers)
+
+
+def _has_unusual_integers(text: bytes, codes: Array, newlines: Array, layout: TextLayout) -> bool:
+    """Return whether a field may be an integer in an unusual form; other fields, such as times, may look like one."""
+    starts = newlines | (codes == ord(layout.polars_separator))
+    if b" " in text:
+        spaces = codes == SPACE
+        starts[1:] |= spaces[1:] & (starts[:-1] | spaces[:-1])
+    if b'"' in text:
+        starts |= codes == QUOTE
+    zeros = codes == ZERO
+    return bool(
+        np.any(starts[:-2] & zeros[1:-1] & (codes[2:] - ZERO < 10))
+        or (PLUS in text and np.any(starts[:-1] & (codes[1:] == PLUS)))
+        or (MINUS in text and np.any(starts[:-2] & (codes[1:-1] == MINUS) & zeros[2:]))
+    )
+
+
+def reads_every_record(seen: Survey, content: Path | bytes, layout: TextLayout, n_records: int) -> bool:
     """Return whether a text has this many records: polars may join lines at quotes that are not doubled.
 
     If there is one record per line and no backslash before a quote, nothing is parsed again.
     """
-    n_lines, backslash, last = 0, False, b"\n"
-    with content.open("rb") if isinstance(content, Path) else io.BytesIO(content) as file:
-        while chunk := file.read(CHUNK):
-            if b"\\" in chunk or last.endswith(b"\\"):
-                backslash |= b'\\"' in last[-1:] + chunk
-            n_lines += int(np.count_nonzero(np.frombuffer(chunk, np.uint8) == NEWLINE))  # faster than bytes.count
-            last = chunk
-    n_lines += not last.endswith(b"\n")
-    if layout.stride > 1 or (n_lines == n_records and not backslash):
-        return n_lines == n_records
+    if layout.stride > 1 or (seen.n_lines == n_records and not seen.escaped_quotes):
+        return seen.n_lines == n_records
     return _count_records(content, layout) == n_records
 
 
@@ -220,16 +265,6 @@ def _positions(first: list[str], layout: TextLayout, columns: Mapping[str, str] 
         raise DataError(f"{error}. A file without a header needs one, such as user,item,rating") from error
 
 
-def _padded_ids(path: Path, layout: TextLayout, positions: Mapping[str, int]) -> list[str]:
-    """Return which of user and item have ids like ``007`` in the first lines, and are therefore read as text."""
-    lines = [fields for _, fields in islice(_lines(path, layout), N_SNIFFED)]
-    return [
-        role
-        for role in ("user", "item")
-        if any(PADDED.fullmatch(fields[positions[role]]) for fields in lines if len(fields) > positions[role])
-    ]
-
-
 def _has_dates(path: Path, layout: TextLayout, positions: Mapping[str, int]) -> bool:
     """Return whether the first time is a date like ``2020-01-31``, not a number."""
     if "time" not in positions:
@@ -244,21 +279,23 @@ def _parse(
     content: Path | bytes,
     layout: TextLayout,
     positions: Mapping[str, int],
-    text_ids: list[str],
     dates: bool,
     n_fields: int,
 ) -> Any | None:
     """Return a data frame of the ratings, None if a line is not a rating.
 
-    Ids are integers if all are, otherwise text without surrounding white space; those of the roles in ``text_ids`` are
-    always text. Quotes enclose fields. If the file cannot be parsed that way and no id is enclosed in quotes, quotes
-    are part of the fields, as in ``12" pipe``.
+    Ids of users are integers if all are, in their usual form (``007`` and ``7`` are different users), otherwise text
+    without surrounding white space; so are ids of items. Quotes enclose fields. If the file cannot be parsed that way
+    and ids do not both begin and end with quotes, quotes are part of the fields, as in ``12" pipe``.
     """
+    seen = survey(content, layout)
+    if seen.bare_returns and first_bare_return(content) is not None:
+        return None
+    id_types = (polars.String,) if seen.unusual_integers else (polars.Int64, polars.String)
     names = {place * layout.stride: role for role, place in positions.items()}
-    for quote, id_type in product(('"', None), (polars.Int64, polars.String)):
+    for quote, id_type in product(('"', None), id_types):
         types = {"user": id_type, "item": id_type, "rating": polars.Float32}
         types |= {"time": polars.Datetime if dates else polars.Float64}
-        types |= dict.fromkeys(text_ids, polars.String)
         fields = [names.get(number, f"field {number}") for number in range((n_fields - 1) * layout.stride + 1)]
         try:
             frame = polars.read_csv(
@@ -272,16 +309,27 @@ def _parse(
             )
         except (polars.exceptions.PolarsError, polars.exceptions.PanicException):
             continue
-        if quote and not reads_every_record(content, layout, len(frame) + (layout.positions is None)):
+        if quote and not reads_every_record(seen, content, layout, len(frame) + (layout.positions is None)):
             continue
         text = [polars.col(role) for role in ("user", "item") if frame[role].dtype == polars.String]
         frame = frame.with_columns([ids.str.strip_chars() for ids in text])
         complete = not any(frame[role].null_count() for role in positions)
         lengths = [ids.str.len_chars() for ids in text]
         complete = complete and not _any(frame, [(length == 0) | (length > MAX_ID_LENGTH) for length in lengths])
-        enclosed = quote is None and _any(frame, [ids.str.contains(QUOTED) for ids in text])
-        return frame if complete and not enclosed and np.isfinite(frame["rating"].to_numpy()).all() else None
+        quoted = quote is None and _any(frame, [ids.str.starts_with('"') for ids in text])
+        enclosed = quoted and _any(frame, [ids.str.ends_with('"') for ids in text])
+        if not complete or enclosed or not np.isfinite(frame["rating"].to_numpy()).all():
+            return None
+        return frame.with_columns(_as_integers(polars, frame[role]) for role in ("user", "item"))
     return None
+
+
+def _as_integers(polars: Any, ids: Any) -> Any:
+    """Return ids as integers if all are, in their usual form; otherwise unchanged."""
+    if ids.dtype != polars.String:
+        return ids
+    integers = ids.cast(polars.Int64, strict=False)
+    return ids if integers.null_count() or (integers.cast(polars.String) != ids).any() else integers
 
 
 def _any(frame: Any, conditions: list[Any]) -> bool:
@@ -293,10 +341,13 @@ def _find_invalid_line(
     path: Path, layout: TextLayout, positions: Mapping[str, int], dates: bool, n_fields: int
 ) -> DataError:
     """Return an error that names the first invalid line, found by a second, slower pass."""
+    bare_return = find_bare_return(path)
+    if bare_return is not None:
+        return bare_return
     lines = _lines(path, layout)
     before = next(lines)[0] if layout.positions is None else 0
     for number, fields in lines:
-        problem = _problem(fields, positions, dates, n_fields)
+        problem = _problem(fields, layout, positions, dates, n_fields)
         if problem:
             return DataError(f"{path}, line {number}: {problem}: {_source_lines(path, before, number)[:SHOWN]!r}")
         before = number
@@ -326,6 +377,26 @@ def _find_not_utf8(path: Path) -> DataError | None:
                     "iconv -f latin1 -t utf-8 if it is Latin-1"
                 )
     return None
+
+
+def first_bare_return(content: Path | bytes) -> int | None:
+    """Return the line of the first carriage return outside quotes that no line feed follows, None if there is none."""
+    text = content.read_bytes() if isinstance(content, Path) else content
+    places = (found.start() for found in QUOTED_OR_RETURN.finditer(text) if found[0] == b"\r")
+    place = next(places, None)
+    return None if place is None else 1 + text.count(b"\n", 0, place)
+
+
+def find_bare_return(path: Path) -> DataError | None:
+    """Return an error that names the first line that a carriage return would end, None if there is none."""
+    number = first_bare_return(path)
+    if number is None:
+        return None
+    return DataError(
+        f"{path}, line {number} has a carriage return that is not followed by a line feed: "
+        f"{_source_lines(path, number - 1, number)[:SHOWN]!r}; convert the line ends, for example with "
+        f"tr '\\r' '\\n' < {shlex.quote(str(path))} > converted{path.suffix}"
+    )
 
 
 def find_invalid_quote(path: Path, layout: TextLayout) -> DataError | None:
@@ -377,12 +448,16 @@ def _lines(path: Path, layout: TextLayout) -> Iterator[tuple[int, list[str]]]:
             ) from error
 
 
-def _problem(fields: list[str], positions: Mapping[str, int], dates: bool, n_fields: int) -> str | None:
+def _problem(
+    fields: list[str], layout: TextLayout, positions: Mapping[str, int], dates: bool, n_fields: int
+) -> str | None:
     """Return what is wrong with a line, None if it is valid."""
     if len(fields) <= max(positions.values()):
         return f"{len(fields)} fields instead of at least {max(positions.values()) + 1}"
     if len(fields) > n_fields:
         return f"{len(fields)} fields, but the first line has {n_fields}"
+    if layout.stride > 1 and any(layout.polars_separator in field for field in fields):
+        return f"a field contains {layout.polars_separator!r}, and {layout.separator!r} separates fields"
     empty = [role for role, place in positions.items() if not fields[place].strip()]
     if empty:
         return f"the {empty[0]} is empty" + (f" ({IGNORE_TIMES})" if empty[0] == "time" else "")
@@ -394,10 +469,8 @@ def _problem(fields: list[str], positions: Mapping[str, int], dates: bool, n_fie
         return f"the time is not a date like 2020-01-31 ({IGNORE_TIMES})"
     for role in ("rating",) if dates else ("rating", "time"):
         if role in positions:
-            try:
-                number = float(fields[positions[role]])
-            except ValueError:
-                number = math.nan
+            text = fields[positions[role]]
+            number = float(text) if FINITE.fullmatch(text) else math.nan
             if not math.isfinite(number):
                 advice = f" or a date like 2020-01-31 ({IGNORE_TIMES})" if role == "time" else ""
                 return f"the {role} is not a finite number{advice}"

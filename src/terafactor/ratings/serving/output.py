@@ -20,6 +20,7 @@ from terafactor.ratings.readers.text import (
     QUOTED,
     TAB,
     detect_separator,
+    find_bare_return,
     find_invalid_quote,
     find_unclosed_quote,
     for_polars,
@@ -27,6 +28,7 @@ from terafactor.ratings.readers.text import (
     load_parquet,
     reads_every_record,
     refuse_utf16,
+    survey,
     unescaped,
     without_blank_lines,
 )
@@ -153,12 +155,16 @@ def _read_pairs(path: Path, columns: Mapping[str, str], fitted: Mapping[str, str
         separator, content = layout.separator, without_blank_lines(path)
         if has_escaped_quotes(path, layout):
             content = unescaped(content)
+        seen = survey(content, layout)
+        bare_return = find_bare_return(path) if seen.bare_returns else None
+        if bare_return is not None:
+            raise bare_return
         header = polars.read_csv(content, separator=separator, n_rows=0).columns
         found = _find_pair(header, columns, fitted)
         texts = {found[role]: polars.String for role in PAIR}
         try:
             frame = polars.read_csv(content, separator=separator, schema_overrides=texts)
-            quotes_enclose = reads_every_record(content, layout, len(frame) + 1)
+            quotes_enclose = reads_every_record(seen, content, layout, len(frame) + 1)
         except polars.exceptions.PolarsError:
             quotes_enclose = False
         if not quotes_enclose:  # quotes are part of the fields, or invalid
