@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from terafactor.errors import DataError
+from terafactor.errors import DataError, ParameterError
 from terafactor.ratings import read_ratings
 from terafactor.ratings.readers import read_netflix, read_titles
 from terafactor.ratings.readers import text as text_reader
@@ -356,6 +356,19 @@ def test_arrays_parquet_and_folders(tmp_path):
     holes.write_parquet(tmp_path / "holes.parquet")
     with pytest.raises(DataError, match="row 1: column score has no value"):
         read_ratings(tmp_path / "holes.parquet")
+
+
+def test_ids_of_parquet_files_that_are_lists_are_refused(tmp_path):
+    polars = pytest.importorskip("polars")
+    polars.DataFrame({"user": [[1], [2]], "item": [1, 2], "rating": [1, 2]}).write_parquet(tmp_path / "x.parquet")
+    with pytest.raises(DataError, match=r"x\.parquet: id number 0 is '\[1\]' of type ndarray: ids must be hashable"):
+        read_ratings(tmp_path / "x.parquet")
+
+
+def test_roles_of_files_without_a_header_are_checked(tmp_path):
+    (tmp_path / "x.dat").write_text("1::2::3\n")
+    with pytest.raises(ParameterError, match="got 'usr'"):
+        read_ratings(tmp_path / "x.dat", columns={"usr": "user"})
 
 
 def test_what_cannot_be_read_is_named(tmp_path):

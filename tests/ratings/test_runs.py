@@ -318,8 +318,12 @@ def test_predictions_take_the_same_quotes_and_white_space_as_ratings(run, tmp_pa
 
 @pytest.mark.usefixtures("files")
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_an_output_that_fails_leaves_nothing(run, tmp_path, monkeypatch, suffix):
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), "ComputeError"], ids=str)
+def test_an_output_that_fails_leaves_nothing(run, tmp_path, monkeypatch, suffix, error):
     import polars
+
+    if error == "ComputeError":  # what polars makes of a disk that is full
+        error = polars.exceptions.ComputeError("No space left on device (os error 28)")
 
     assert run("fit", "ratings.csv", "-k", "2", "--epochs", "1", "--seed", "0", "--out", "run")[0] == 0
     before = set(tmp_path.iterdir())
@@ -327,17 +331,36 @@ def test_an_output_that_fails_leaves_nothing(run, tmp_path, monkeypatch, suffix)
 
     def fail(frame, file, *arguments, **options):
         write(frame, file, *arguments, **options)
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise error
 
     monkeypatch.setattr(polars.DataFrame, f"write_{suffix}", fail)
     for command in (("predict", "run", "test.csv"), ("recommend", "run")):
         code, _, err = run(*command, "--out", f"out.{suffix}")
         assert code == 3
-        assert f"cannot write out.{suffix}" in err
+        assert f"cannot write out.{suffix}: No space left" in err
         assert set(tmp_path.iterdir()) == before
     monkeypatch.setattr(polars.DataFrame, f"write_{suffix}", write)
     assert run("recommend", "run", "--out", f"out.{suffix}")[0] == 0
     assert set(tmp_path.iterdir()) == before | {tmp_path / f"out.{suffix}"}
+
+
+@pytest.mark.usefixtures("files")
+def test_tables_of_pairs_that_are_not_clear_are_refused(run, tmp_path):
+    assert run("fit", "ratings.csv", "-k", "2", "--epochs", "1", "--seed", "0", "--out", "run")[0] == 0
+    (tmp_path / "x.csv").write_bytes(b"user,item\r1,2\r3,4\n5,6\n")
+    code, _, err = run("predict", "run", "x.csv", "--out", "out.csv")
+    assert (code, "x.csv, line 1 has a carriage return" in err) == (3, True)
+    (tmp_path / "x.csv").write_bytes(b"user,item,user\n1,2,3\n")
+    code, _, err = run("predict", "run", "x.csv", "--out", "out.csv")
+    assert (code, "several columns are recognized as user: user, user" in err) == (3, True)
+
+
+@pytest.mark.usefixtures("files")
+def test_names_of_output_files_are_escaped(run):
+    assert run("fit", "ratings.csv", "-k", "2", "--epochs", "1", "--seed", "0", "--out", "run")[0] == 0
+    for command in (("predict", "run", "test.csv"), ("recommend", "run")):
+        code, _, err = run(*command, "--out", f"\x1b[31m{command[0]}.csv")
+        assert (code, f"\\x1b[31m{command[0]}.csv" in err, "\x1b[31m" in err) == (0, True, False)
 
 
 def test_predictions_of_pairs_never_lose_a_line(run, tmp_path):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from terafactor import RatingTable
-from terafactor.errors import DataError, DataTypeError, ParameterError
+from terafactor.errors import DataError, DataTypeError, FitWarning, ParameterError
 from terafactor.ratings import open_ratings
 from terafactor.ratings.table.ids import Ids
 
@@ -186,6 +186,35 @@ def test_ratings_are_opened_from_what_there_is(ratings, X, tmp_path):
         open_ratings(3)
 
 
+@pytest.mark.parametrize(
+    ("header", "columns", "error", "message"),
+    [
+        ("user,item,rating", {"usr": "user"}, ParameterError, "columns must have the keys user, .*, got 'usr'"),
+        ("user,item,rating", {"user": "item"}, DataError, "no column is recognized as item among user, item, rating"),
+        ("a,b,c", {"user": "a", "item": "a"}, ParameterError, "column 'a' is named for user and item"),
+        ("user,item,user,rating", None, DataError, "several columns are recognized as user: user, user; rename all"),
+        ("a,item,a,rating", {"user": "a"}, DataError, "several columns are recognized as user: a, a; rename all"),
+        ("user,Item,item,rating", None, DataError, "several columns are recognized as item: Item, item; rename all"),
+    ],
+)
+def test_columns_that_are_not_clear_are_refused(tmp_path, header, columns, error, message):
+    import pandas
+
+    frame = pandas.DataFrame([range(header.count(",") + 1)], columns=header.split(","))
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    for given_ratings in (frame, tmp_path / "x.csv"):
+        with pytest.raises(error, match=message):
+            open_ratings(given_ratings, columns=columns)
+
+
+def test_a_column_may_be_named_for_another_role():
+    import pandas
+
+    frame = pandas.DataFrame([[1, 2, 3, 4]], columns=["item", "user", "time", "other"])
+    turned = open_ratings(frame, columns={"user": "item", "item": "user", "rating": "time"})
+    assert (turned.user_ids.values, turned.item_ids.values, turned.values, turned.times) == (1, 2, 3, None)
+
+
 @pytest.mark.parametrize("dtype", [int, np.float32])
 def test_an_array_of_triplets_is_refused(ratings, dtype):
     users, items, values = ratings
@@ -193,6 +222,60 @@ def test_an_array_of_triplets_is_refused(ratings, dtype):
     with pytest.raises(DataError, match=r"shape \(2067, 3\) looks like rows \(user, item, rating\).*pass the tuple"):
         open_ratings(triplets)
     assert open_ratings(tuple(triplets.T)).shape == (120, 60)
+
+
+@pytest.mark.parametrize("change", ["", "time", "repeated", "no rating", "nine", "one", "halves"])
+def test_an_array_of_triplets_is_refused_whatever_its_rows(change):
+    random = np.random.default_rng(0)
+    pairs = random.permutation(900 * 1600)[:5000]
+    triplets = np.column_stack([pairs // 1600, pairs % 1600, random.integers(1, 6, 5000)]).astype(float)
+    if change == "time":
+        triplets = np.column_stack([triplets, random.integers(8e8, 9e8, 5000)])
+    if change == "repeated":
+        triplets[100:200] = triplets[:100]
+    if change == "no rating":
+        triplets[7, 2] = np.nan
+    if change == "halves":
+        triplets[:, 0] //= 30
+        triplets[:, 2] *= 1000.5
+    triplets = triplets[: {"nine": 9, "one": 1}.get(change)]
+    with pytest.raises(DataError, match=r"looks like rows \(user, item, rating.*tuple\(X\.T\)"):
+        open_ratings(triplets)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        np.array([[1, 1, 1.5], [1, 2, 3], [2, 1, 2.5]]),
+        np.array([[1, 30, 3], [2, 40, 5], [3, 50, 1]]),
+        np.column_stack([np.arange(10), np.arange(10)[::-1], np.resize([1, 5, 3], 10)]),
+    ],
+)
+def test_a_few_rows_that_may_be_triplets_give_a_warning(rows):
+    with pytest.warns(FitWarning, match=r"if its rows are \(user, item, rating\), pass the tuple of its columns"):
+        assert open_ratings(rows).shape == rows.shape
+
+
+@pytest.mark.parametrize("missing", [0, np.nan])
+@pytest.mark.parametrize("n_items", [3, 4])
+def test_small_dense_ratings_are_accepted(missing, n_items):
+    random = np.random.default_rng(0)
+    for n_users in (1, 5, 9, 30, 300):
+        stars = random.integers(1, 6, (n_users, n_items)).astype(float)
+        stars[0, 2] = 5
+        assert open_ratings(stars).shape == stars.shape
+        stars[random.random(stars.shape) < 0.3] = missing
+        stars[0, 2] = 5
+        assert open_ratings(stars).shape == stars.shape
+    tutorial = np.array([[5, 3, 0, 1], [4, 0, 0, 1], [1, 1, 0, 5], [1, 0, 0, 4], [0, 1, 5, 4]])
+    assert len(open_ratings(tutorial)) == 20
+
+
+@pytest.mark.parametrize("dtype", [object, str, complex, "datetime64[s]"])
+def test_dense_ratings_that_are_not_numbers_are_refused(dtype):
+    with pytest.raises(DataError, match="a dense array of ratings must hold numbers, got"):
+        open_ratings(np.ones((3, 5)).astype(int).astype(dtype))
+    assert open_ratings(np.ones((3, 5), np.float16)).values.tolist() == [1.0] * 15
 
 
 def test_matrices_with_three_items_are_accepted(ratings):

@@ -103,7 +103,7 @@ def predict(
     from terafactor.ratings.serving.output import add_predictions
 
     n_pairs = add_predictions(load_kind(model, "MatrixCompletion", threads), pairs, out, column_roles("column", column))
-    typer.echo(f"wrote {counted(n_pairs, 'prediction')} to {out}", err=True)
+    typer.echo(f"wrote {counted(n_pairs, 'prediction')} to {printable(out)}", err=True)
 
 
 @app.command(epilog=RECOMMEND_EXAMPLE)
@@ -136,7 +136,7 @@ def recommend(
     found = Recommendations.of(estimator, user, n, exclude_seen=not with_seen, titles=known)
     if out is not None:
         found.write(out)
-        typer.echo(f"wrote recommendations for {counted(len(found.users), 'user')} to {out}", err=True)
+        typer.echo(f"wrote recommendations for {counted(len(found.users), 'user')} to {printable(out)}", err=True)
     elif as_json:
         typer.echo(json.dumps(found.records()))
     else:

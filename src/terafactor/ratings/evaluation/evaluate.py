@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from terafactor.ratings.evaluation.metrics import mae, ndcg_at, recall_at, rmse
-from terafactor.ratings.serving.output import match_id_types
 from terafactor.ratings.table.history import RatingHistory
-from terafactor.ratings.table.ids import Ids, as_ids
+from terafactor.ratings.table.ids import Ids, as_ids, match_id_types
 from terafactor.ratings.table.table import RatingTable
 
 if TYPE_CHECKING:

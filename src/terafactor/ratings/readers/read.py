@@ -102,7 +102,10 @@ def _read_parquet(path: Path, duplicates: Duplicates, columns: Mapping[str, str]
         if frame[name].null_count():
             row = frame[name].is_null().arg_max()
             raise DataError(f"{path}, row {row}: column {name} has no value")
-    return open_ratings(frame, duplicates=duplicates, columns=columns)
+    try:
+        return open_ratings(frame, duplicates=duplicates, columns=columns)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
 
 
 def _read_npz(path: Path, duplicates: Duplicates, columns: Mapping[str, str] | None) -> RatingTable:

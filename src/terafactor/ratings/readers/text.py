@@ -23,7 +23,7 @@ from terafactor._typing import Array
 from terafactor.data.sources.formats import require
 from terafactor.errors import DataError
 from terafactor.ratings.table.ids import MAX_ID_LENGTH
-from terafactor.ratings.table.open import find_columns
+from terafactor.ratings.table.open import check_roles, find_columns
 from terafactor.ratings.table.table import MAX_RATING, Duplicates, RatingTable
 
 SHOWN = 80
@@ -256,6 +256,7 @@ def _first_line(path: Path, layout: TextLayout) -> list[str]:
 def _positions(first: list[str], layout: TextLayout, columns: Mapping[str, str] | None) -> dict[str, int]:
     """Return the position of each role, given the fields of the first line."""
     if layout.positions is not None:
+        check_roles(columns)
         found = {role: place for role, place in layout.positions.items() if place < max(len(first), 3)}
         return {role: place for role, place in found.items() if role != "time" or (columns or {}).get(role) != ""}
     header = [name.lstrip("\ufeff") for name in first]

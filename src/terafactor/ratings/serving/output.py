@@ -14,7 +14,7 @@ from terafactor._checks import check_regular
 from terafactor._durable import no_follow, replace_durably, storage_errors, unfinished
 from terafactor._typing import Array
 from terafactor.data.sources.formats import require
-from terafactor.errors import DataError, ParameterError
+from terafactor.errors import DataError, ParameterError, StorageError
 from terafactor.ratings.readers.text import (
     COMMA,
     QUOTED,
@@ -32,6 +32,7 @@ from terafactor.ratings.readers.text import (
     unescaped,
     without_blank_lines,
 )
+from terafactor.ratings.table.ids import match_id_types
 from terafactor.ratings.table.open import find_columns
 
 if TYPE_CHECKING:
@@ -53,24 +54,6 @@ def add_predictions(
     )
     _write_table(frame.with_columns(prediction=estimator.predict((users, items))), out)
     return len(frame)
-
-
-def match_id_types(known: Array, given: Sequence[Any]) -> list[Any]:
-    """Convert ids to the type of the known ids: text to integers, or integers to text.
-
-    Text that is not the usual form of an integer, such as ``007``, is a different id, and stays text.
-    """
-    if known.dtype.kind == "U":
-        return [str(value) for value in given]
-    return [_as_integer(value) for value in given] if known.dtype.kind in "iu" else list(given)
-
-
-def _as_integer(value: Any) -> Any:
-    try:
-        number = int(value)
-    except (TypeError, ValueError):
-        return value
-    return number if str(number) == str(value) else value
 
 
 @dataclass(frozen=True)
@@ -159,8 +142,8 @@ def _read_pairs(path: Path, columns: Mapping[str, str], fitted: Mapping[str, str
         bare_return = find_bare_return(path) if seen.bare_returns else None
         if bare_return is not None:
             raise bare_return
-        header = polars.read_csv(content, separator=separator, n_rows=0).columns
-        found = _find_pair(header, columns, fitted)
+        header = polars.read_csv(content, separator=separator, has_header=False, n_rows=1, infer_schema=False)
+        found = _find_pair([name or "" for name in header.row(0)], columns, fitted)  # polars renames repeated columns
         texts = {found[role]: polars.String for role in PAIR}
         try:
             frame = polars.read_csv(content, separator=separator, schema_overrides=texts)
@@ -186,10 +169,14 @@ def _write_table(frame: Any, path: Path) -> None:
     """Write a table under a temporary name, and rename it when it is complete."""
     if path.exists():
         raise ParameterError(f"{path} exists: choose another name, or remove it")
+    polars = require("polars", extra="ratings", purpose=f"writing {path}")
     writers = {".parquet": frame.write_parquet, ".csv": frame.write_csv}
     if path.suffix.lower() not in writers:
         raise ParameterError(f"the output must be a .parquet or .csv file, got {path}")
     with storage_errors(path), unfinished(path) as temporary:
         with open(temporary, "xb", opener=no_follow) as file:
-            writers[path.suffix.lower()](file)
+            try:
+                writers[path.suffix.lower()](file)
+            except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
+                raise StorageError(OSError(f"{error}"), path) from error
         replace_durably(temporary, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
@@ -191,13 +192,42 @@ def _from_objects(values: list[Any]) -> Array:
         fitting = [kind for kind in (np.int64, np.uint64) if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max]
         return _objects(values).astype(fitting[0]) if fitting else _objects(values)
     for place, value in enumerate(values):
+        _check_hashable(place, value)
         if not isinstance(value, str) and str(value) in NO_ID:
             raise DataError(f"id number {place} is missing ({value!s}): every rating needs a user and an item")
     return _objects([v.astype("M8[us]").item() if isinstance(v, np.datetime64) else v for v in values])
 
 
+def match_id_types(known: Array, given: Sequence[Any]) -> list[Any]:
+    """Convert ids to the type of the known ids: text and integral floats to integers, or anything to text.
+
+    Text that is not the usual form of an integer, such as ``007``, is a different id, and stays text.
+    """
+    if known.dtype.kind == "U":
+        return [str(value) for value in given]
+    return [_to_integer(value) for value in given] if known.dtype.kind in "iu" else list(given)
+
+
+def _to_integer(value: Any) -> Any:
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return value
+    return number if str(number) == str(value) or (isinstance(value, float) and number == value) else value
+
+
 def _objects(values: list[Any]) -> Array:
     return np.fromiter(values, object, len(values))
+
+
+def _check_hashable(place: int, value: Any) -> None:
+    try:
+        hash(value)
+    except TypeError as error:
+        raise DataError(
+            f"id number {place} is {str(value)[:40]!r} of type {type(value).__name__}: ids must be hashable, such as "
+            "integers and text, in a flat sequence"
+        ) from error
 
 
 def _is_integer(kind: type) -> bool:
