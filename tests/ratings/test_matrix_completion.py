@@ -252,9 +252,32 @@ def test_recommendations_where_there_is_little_to_recommend(X):
     assert none.tolist() == [[-1, -1]]
     assert np.isnan(ratings).all()
     named = fitted((["ann", "bob"], ["dune", "heat"], [3.0, 4.0]))
-    assert named.recommend(["ann"], n=3)[0].tolist() == [["heat", "", ""]]
+    assert named.recommend(["ann"], n=2)[0].tolist() == [["heat", ""]]
+    for n in (3, 10**12):
+        items, ratings = named.recommend(["ann"], n=n)
+        assert items.tolist() == [["heat", ""]]
+        assert np.isnan(ratings).tolist() == [[False, True]]
     with pytest.raises(ParameterError, match="n must be an integer >= 1, got 0"):
         model.recommend(n=0)
+
+
+@pytest.mark.parametrize("pairs", [([0, 1], [0]), ([0], [0, 1]), ([], [0])], ids=str)
+def test_users_and_items_of_different_lengths_are_refused(X, pairs):
+    with pytest.raises(DataError, match="users and items must have the same length, got"):
+        fitted(X).predict(pairs)
+
+
+@pytest.mark.parametrize("bad", [[1, 2], {}, {1}, np.array([3])], ids=str)
+def test_ids_that_are_not_hashable_are_named(X, bad):
+    model = fitted(X)
+    for call in (
+        lambda: model.recommend([bad]),
+        lambda: model.predict(([bad], [0])),
+        lambda: MatrixCompletion(2).fit(([1, bad], [1, 2], [3.0, 4.0])),
+        lambda: model.recommend([(1, bad)]),
+    ):
+        with pytest.raises(DataError, match=r"id number \d is .* of type .*: ids must be hashable"):
+            call()
 
 
 def test_items_that_are_alike_are_similar():

@@ -136,6 +136,32 @@ def test_structural_parameters_cannot_change(X, change, message):
         model.partial_fit(X)
 
 
+@pytest.mark.parametrize("as_known", [int, str])
+def test_ids_of_another_type_are_those_of_the_model(X, tmp_path, as_known):
+    entries = X.tocoo()
+    users, items = ([as_known(number) for number in numbers] for numbers in (entries.row, entries.col))
+    model, same = fitted((users, items, entries.data)), fitted((users, items, entries.data))
+    users, items, values = [0, "1", 500], ["0", 5, 6], [1.0, 5.0, 3.0]
+    model.partial_fit((users if as_known is str else [0.0, "1", 500], items, values))
+    same.partial_fit(([as_known(user) for user in users], [as_known(item) for item in items], values))
+    assert_equal_models(model, same)
+    assert model.users_.dtype.kind == ("U" if as_known is str else "i")
+    assert len(model.users_) == 121
+    model.save(tmp_path / "model")
+    with pytest.raises(DataError, match="user 0 rates item 5 more than once"):
+        model.partial_fit(([0, "0"], [5, 5], [1.0, 2.0]))
+
+
+@pytest.mark.parametrize(("role", "bad"), [("user", "x"), ("item", "007"), ("item", 1.5)])
+def test_ids_that_cannot_have_the_type_of_the_model_are_named(X, role, bad):
+    model = fitted(X)
+    before = model.user_factors_.copy()
+    pairs = {"user": [0, 1], "item": [0, 1]} | {role: [0, bad]}
+    with pytest.raises(DataError, match=f"{role} {bad!r} is not an integer, as the {role}s of the model are"):
+        model.partial_fit((pairs["user"], pairs["item"], [3.0, 4.0]))
+    np.testing.assert_array_equal(model.user_factors_, before)
+
+
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 @pytest.mark.parametrize("parameters", [*METHODS, {"stream": "items"}], ids=str)
 def test_a_partial_fit_that_fails_leaves_the_model_as_it_was(X, parameters, error):

@@ -182,9 +182,10 @@ class MatrixCompletion(Serving, ModelFileMixin, Reporting, BaseEstimator):
 
         A rating of a known pair replaces the earlier one, and other ratings of a user are kept. Ratings that the model
         has already learned from have no effect, so a call may be repeated. One step per ``batch_size`` users with new
-        or changed ratings updates the items, and the codes of these users are computed from all of their ratings;
-        codes of other users and, with "masked", biases of known items do not change. If a callback or Ctrl-C stops the
-        call, all users of X get codes computed from the items learned so far.
+        or changed ratings updates the items, and the codes of these users are computed from all of their ratings; codes
+        of other users and, with "masked", biases of known items do not change. If a callback or Ctrl-C stops the call,
+        all users of X get codes computed from the items learned so far. Ids are converted to the type of the model's,
+        integers or text.
 
         With ``stream="items"`` the roles of users and items are swapped. Checkpoints, and models written by earlier
         versions, do not hold the ratings of users: a warning is logged if X has known users, whose codes are then

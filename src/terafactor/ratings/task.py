@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from terafactor._threads import Threads
+from terafactor._typing import Array, is_number
 from terafactor.errors import DataError, ParameterError
 from terafactor.kernels.jit import announcing_compilation
 from terafactor.kernels.ratings import row_width
@@ -19,7 +21,7 @@ from terafactor.ratings.parameters import check_parameters, method_of
 from terafactor.ratings.serving.model import Codes, RatingModel
 from terafactor.ratings.table.history import RatingHistory
 from terafactor.ratings.table.holdout import HeldOut, hold_out_ratings
-from terafactor.ratings.table.ids import Ids
+from terafactor.ratings.table.ids import Ids, as_ids, match_id_types
 from terafactor.ratings.table.table import RatingTable
 from terafactor.solver.callbacks import Callback
 from terafactor.solver.loop import RunningFit
@@ -174,10 +176,11 @@ class PartialRatingsTask(RatingsTask):
         check_parameters(self.estimator)
         self._check_unchanged()
         given, (known_users, known_items) = self.estimator._open_rated(X), self.estimator._known
-        user_ids, users = known_users.extended(given.user_ids.values)
-        item_ids, items = known_items.extended(given.item_ids.values)
+        user_ids, users = known_users.extended(_of_the_same_type("user", given.user_ids.values, known_users.values))
+        item_ids, items = known_items.extended(_of_the_same_type("item", given.item_ids.values, known_items.values))
         numbers = (users[given.users].astype(np.int32), items[given.items].astype(np.int32))
-        return RatingTable(*numbers, given.values, user_ids, item_ids, given.times)
+        table = RatingTable(*numbers, given.values, user_ids, item_ids, given.times)
+        return table.without_duplicates(self.estimator.duplicates)  # 7 and "7" may have become one
 
     def _check_unchanged(self) -> None:
         """Refuse changed parameters that do not fit the learned state."""
@@ -220,6 +223,20 @@ class PartialRatingsTask(RatingsTask):
         if self.estimator.stream == "items":
             return Codes(model.item_factors, model.item_variances, model.item_biases)
         return Codes(model.user_factors, np.zeros_like(model.user_factors), model.user_biases)
+
+
+def _of_the_same_type(role: str, given: Array, known: Array) -> Array:
+    """Return ids converted to the type of the known ids; refuse those that cannot be, if these have one type."""
+    if known.dtype == object or given.dtype.kind == known.dtype.kind:
+        return given
+    ids = as_ids(match_id_types(known, given.tolist()))
+    other = [] if known.dtype.kind == "U" else [value for value in ids.tolist() if not is_number(value, Integral)]
+    if other:
+        raise DataError(
+            f"{role} {other[0]!r} is not an integer, as the {role}s of the model are: correct it, or fit again with "
+            "all ids as text"
+        )
+    return ids
 
 
 def oriented(table: RatingTable, stream: str) -> RatingTable:

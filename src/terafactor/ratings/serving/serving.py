@@ -110,7 +110,7 @@ class Serving:
         users : sequence of ids, optional
             By default all known users, in the order of ``users_``. Unknown users get the items of the average user.
         n : int, default=10
-            Number of items per user.
+            Number of items per user; at most all items of the model.
         histories : ratings, optional
             Instead of ``users``: ratings of users, known or not, of any type that :meth:`fit` accepts.
         exclude_seen : bool, default=True
@@ -137,7 +137,7 @@ class Serving:
         excluded = seen if exclude_seen else RatingHistory.empty(len(codes.factors))
         candidates = None if allowed is None else np.unique(self._known[1].find(allowed))
         candidates = candidates if candidates is None else candidates[candidates >= 0]
-        return self._recommend(codes, excluded, int(n), candidates)
+        return self._recommend(codes, excluded, min(int(n), len(self.items_)), candidates)
 
     def _recommend(
         self, codes: Codes, excluded: RatingHistory, n: int, candidates: Indices | None = None
@@ -195,6 +195,8 @@ class Serving:
     def _numbers(self, users: Any, items: Any) -> tuple[Array, Array]:
         """Return the numbers of users and items, and warn if the ids seem to have the wrong type."""
         given = as_ids(users), as_ids(items)
+        if len(given[0]) != len(given[1]):
+            raise DataError(f"users and items must have the same length, got {len(given[0])} and {len(given[1])}")
         found = self._known[0].find(given[0]), self._known[1].find(given[1])
         all_unknown = [len(numbers) > 0 and numbers.max() < 0 for numbers in found]
         for role, known, ids, unknown in zip(("user", "item"), self._known, given, all_unknown, strict=True):
