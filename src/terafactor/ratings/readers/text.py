@@ -177,7 +177,7 @@ def survey(content: Path | bytes, layout: TextLayout) -> Survey:
             newlines = codes == NEWLINE
             n_lines += int(np.count_nonzero(newlines[len(tail) :]))  # faster than bytes.count
             escaped_quotes |= b"\\" in text and b'\\"' in text
-            bare_returns |= b"\r" in text and bool(np.any((codes[:-1] == RETURN) & ~newlines[1:]))
+            bare_returns |= b"\r" in text and bool(np.any((codes[:-1] == RETURN) > newlines[1:]))  # > is "and not"
             unusual_integers = unusual_integers or _has_unusual_integers(text, codes, newlines, layout)
             tail = text[-OVERLAP:]
     n_lines += not tail.endswith(b"\n")
