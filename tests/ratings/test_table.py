@@ -296,3 +296,10 @@ def test_zeros_that_are_stored_are_ratings():
     table = RatingTable.from_matrix(matrix)
     assert len(table) == 2
     assert table.shape == (3, 2)
+
+
+def test_a_matrix_that_claims_more_users_than_fit_in_memory_is_refused(monkeypatch):
+    matrix = sparse.coo_array(([5.0], ([0], [1])), shape=(10**7, 3))
+    monkeypatch.setenv("TERAFACTOR_MAX_BYTES", str(10**8))
+    with pytest.raises(DataError, match=r"the matrix of ratings would take at least 400,000,120 bytes of memory"):
+        RatingTable.from_matrix(matrix)

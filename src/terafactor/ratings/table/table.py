@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
+from terafactor._memory import check_size, max_bytes
 from terafactor._typing import Array, Indices
 from terafactor.data.sources.sparse import check_sparse
 from terafactor.errors import DataError, ParameterError
@@ -18,6 +19,9 @@ Duplicates = Literal["error", "last", "mean"]
 
 MAX_SIZE = 2**31 - 1
 """Largest number of users or items: numbers are stored as int32."""
+
+ID_BYTES = 40
+"""Memory that opening a matrix takes per user or item, with or without ratings."""
 
 MAX_RATING = float(np.finfo(np.float32).max)
 """Largest absolute value of a rating."""
@@ -86,6 +90,7 @@ class RatingTable:
             raise DataError(
                 f"the matrix of ratings has shape {entries.shape}, but at most {MAX_SIZE:,} users and items work"
             )
+        check_size(ID_BYTES * sum(entries.shape), "the matrix of ratings", max_bytes())
         shape = [np.arange(length) for length in entries.shape]
         users, items = (np.asarray(numbers).astype(np.int32) for numbers in (entries.row, entries.col))
         table = cls(users, items, _as_ratings(entries.data), Ids(shape[0]), Ids(shape[1]))
