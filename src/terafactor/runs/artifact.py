@@ -136,14 +136,16 @@ def read_artifact(folder: Path | str) -> Artifact:
     'model'
     0.1
     """
-    folder = Path(folder)
+    folder, failed = Path(folder), None
     while True:
         found = _version(folder)
         try:
             return _read(find_artifact(folder))
         except (DataError, StorageError):
-            if _version(folder) == found:  # otherwise another process replaced it while it was read
+            unchanged = _version(folder) == found  # otherwise another process replaced it while it was read
+            if unchanged and found == failed:
                 raise
+            failed = found if unchanged else None
 
 
 def _read(folder: Path) -> Artifact:
@@ -214,14 +216,14 @@ def _version(folder: Path) -> object:
     return found, _identity(found)
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: Path) -> tuple[int, ...] | None:
     """Return what distinguishes a file or folder from another one of the same name; None if there is none."""
     with storage_errors(path, "read"):
         try:
             found = path.lstat()
         except FileNotFoundError:
             return None
-    return found.st_dev, found.st_ino
+    return found.st_dev, found.st_ino, found.st_ctime_ns  # numbers of files are used again
 
 
 def _manifest(artifact: Artifact, described: dict[str, Any], file: Path) -> bytes:
