@@ -597,3 +597,10 @@ def test_a_title_without_end_is_refused(tmp_path):
     (tmp_path / "titles.csv").write_text('item,title\n1,"' + "x" * 200_000)
     with pytest.raises(DataError, match=r"titles\.csv is not a table of ids and titles .*a quote that is not closed"):
         read_titles(tmp_path / "titles.csv")
+
+
+@pytest.mark.parametrize("text", ["1" * 300_000 + "x", "1" * 300_000 + "." + "1" * 300_000 + "x"])
+def test_long_text_that_begins_as_a_number_is_refused_at_once(tmp_path, text):
+    (tmp_path / "ratings.dat").write_text(f"1::2::3::5\n1::3::{text}::5\n")
+    with pytest.raises(DataError, match="line 2: the rating is not a finite number"):
+        read_ratings(tmp_path / "ratings.dat")

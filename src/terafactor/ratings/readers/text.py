@@ -46,7 +46,7 @@ QUOTED = '^".*"$'
 
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
-FINITE = re.compile(r"[ \t]*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+FINITE = re.compile(r"[ \t]*[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 """Text that polars parses as a finite number; Python accepts more, such as ``1_0``."""
 
 EMPTY_LINES = re.compile(rb"\n\s*\n")
