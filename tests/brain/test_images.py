@@ -4,6 +4,7 @@ import gzip
 import logging
 import os
 import shutil
+import tracemalloc
 
 import nibabel
 import numpy as np
@@ -14,6 +15,7 @@ from terafactor import MaskedDictionaryLearning, open_source, pack
 from terafactor.brain import BrainDictionaryLearning
 from terafactor.brain.find import find_images
 from terafactor.brain.preparation import masked_images
+from terafactor.brain.surfaces import check_gifti_size
 from terafactor.data import open_description
 from terafactor.data.fingerprint import fingerprint
 from terafactor.data.views.rows import whole_records
@@ -385,3 +387,17 @@ def test_arrays_of_gifti_files_larger_than_the_limit_are_refused(tmp_path, monke
     monkeypatch.setenv("TERAFACTOR_MAX_BYTES", str(10**7))
     with pytest.raises(DataError, match=r"hemi-L_bold.* would take at least 1\d,\d{3},\d{3} bytes of memory"):
         masked_images([path], None, None, {})
+
+
+@pytest.mark.parametrize("suffix", [".func.gii", ".func.gii.gz"])
+def test_checking_a_small_gifti_file_takes_little_memory_whatever_the_limit(tmp_path, monkeypatch, suffix):
+    path = tmp_path / f"sub_hemi-L_bold{suffix}"
+    array = nibabel.gifti.GiftiDataArray(np.zeros(100, np.float32), datatype="NIFTI_TYPE_FLOAT32")
+    nibabel.save(nibabel.gifti.GiftiImage(darrays=[array]), path)
+    monkeypatch.setenv("TERAFACTOR_MAX_BYTES", str(10**15))
+    tracemalloc.start()
+    try:
+        check_gifti_size(path)
+        assert tracemalloc.get_traced_memory()[1] < 10**8
+    finally:
+        tracemalloc.stop()

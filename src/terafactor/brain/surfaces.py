@@ -162,9 +162,11 @@ def check_gifti_size(path: Path) -> None:
     limit, n_bytes = max_bytes(), 0
     if limit is None:
         return
+    content = bytearray()
     with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
-        content = file.read(limit + 1)
-    check_size(len(content), str(path), limit)
+        while part := file.read(INFLATED_AT_ONCE):  # a read of up to the limit would allocate all of it
+            content += part
+            check_size(len(content), str(path), limit)
     for match in COMPRESSED.finditer(content):
         stream = zlib.decompressobj()
         with contextlib.suppress(binascii.Error, zlib.error):  # nibabel refuses these
